@@ -1,0 +1,37 @@
+"""trimreg: sparse M-estimation by trimmed regularization.
+
+The public names are imported when they are first asked for, so ``import trimreg`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "TrimmedLasso": "estimators",
+    "MEstimator": "estimators",
+    "solve": "estimators",
+    "steps": "estimators",
+    "TrimmedL1": "penalties",
+    "L1": "penalties",
+    "MCP": "penalties",
+    "SCAD": "penalties",
+    "SolverResult": "solvers",
+}
+_ROOMS = ("datasets", "designs", "diagnostics", "estimators", "losses", "penalties", "plotting", "solvers")
+
+__all__ = ["__version__", *_WHERE, *_ROOMS]
+
+
+def __getattr__(name):
+    if name in _WHERE:
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    if name in _ROOMS:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted(__all__)

@@ -1,0 +1,28 @@
+"""What ``X`` may be. One small class each; see :mod:`trimreg.designs.base` for the interface."""
+
+from __future__ import annotations
+
+import scipy.sparse as sp
+
+from .base import Design, ScaledMatrix
+from .constant import WithConstant
+from .dense import DenseDesign
+from .sparse import SparseDesign
+
+__all__ = ["DenseDesign", "Design", "ScaledMatrix", "SparseDesign", "WithConstant", "as_design"]
+
+
+def as_design(X, weights, *, center=False, scale=False) -> ScaledMatrix:
+    """The design for ``X``: sparse matrices by columns, everything else as a dense array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.designs import as_design
+    >>> X = np.array([[1.0, 2.0], [3.0, 2.0]])
+    >>> design = as_design(X, np.array([0.5, 0.5]), center=True, scale=True)
+    >>> design.matvec(np.array([1.0, 1.0]))  # the constant column takes no part
+    array([-1.,  1.])
+    """
+    kind = SparseDesign if sp.issparse(X) else DenseDesign
+    return kind(X, weights, center=center, scale=scale)

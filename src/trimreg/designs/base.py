@@ -1,0 +1,111 @@
+r"""What a design is: the matrix that the solvers see, and how they may touch it.
+
+A design stands for ``Z = (X - 1 m') diag(u)``: the user's matrix ``X`` with columns centred by
+``m`` and multiplied by ``u`` (the inverse scale). Neither is ever applied to ``X`` itself, so a
+centred and standardized sparse or memory-mapped matrix costs nothing but its own bytes.
+
+Solvers know ``Z`` by five operations:
+
+==========================  =====================================================================
+``matvec(v)``               ``Z v``
+``rmatvec(r)``              ``Z' r``; ``r`` may hold several columns
+``columns(W)``              ``Z_W`` as a dense array
+``gram(rows, d, cols)``     ``Z_rows' diag(d) Z_cols``; ``rows=None`` means every column
+``column_norms(d)``         ``sqrt(sum_i d_i z_ij^2)`` for every column j
+==========================  =====================================================================
+
+``d`` is a vector of sample weights (or of curvatures of the loss), so sample weights are implicit
+too. All vectors that cross this interface are float64, whatever the dtype of ``X``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+
+class Design(Protocol):
+    """The five operations, and two ways to see the same matrix under another column scaling."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+
+    def matvec(self, v: np.ndarray) -> np.ndarray: ...
+
+    def rmatvec(self, r: np.ndarray) -> np.ndarray: ...
+
+    def columns(self, W: np.ndarray) -> np.ndarray: ...
+
+    def gram(self, rows: np.ndarray | None, d: np.ndarray, cols: np.ndarray) -> np.ndarray: ...
+
+    def column_norms(self, d: np.ndarray) -> np.ndarray: ...
+
+    def rescaled(self, factor: np.ndarray) -> Design:
+        """The design ``Z diag(factor)`` over the same ``X``."""
+        ...
+
+
+class Moments(NamedTuple):
+    """Weighted mean and root mean square deviation (about ``mean`` or about 0) of every column."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+
+class ScaledMatrix:
+    """The part that every in-memory design shares: the implicit centring and scaling.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, p)
+    weights : ndarray of shape (n,)
+        Sample weights that sum to one; means and deviations are taken under them.
+    center, scale : bool
+        Whether to centre the columns and to divide them by their deviation.
+    """
+
+    def __init__(self, X, weights: np.ndarray, *, center: bool = False, scale: bool = False):
+        self.X = X
+        self.shape = X.shape
+        self.dtype = X.dtype
+        moments = self._moments(weights, center)
+        # A column is constant when its deviation is nothing but rounding of its mean. Its inverse
+        # scale is 0: it takes part as an exact zero, which no solver ever selects.
+        floor = 10 * np.finfo(X.dtype).eps * np.abs(moments.mean) if center else 0.0
+        alive = moments.deviation > floor
+        self.offset = moments.mean if center else None
+        self.inverse_scale = alive.astype(float)
+        if scale:
+            np.divide(1.0, moments.deviation, out=self.inverse_scale, where=alive)
+        self._norm_weights = weights
+        self._deviation = np.where(alive, moments.deviation, 0.0)
+
+    def rescaled(self, factor):
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.inverse_scale = self.inverse_scale * factor
+        return other
+
+    def matvec(self, v):
+        u = v * self.inverse_scale
+        product = self._product(u)
+        return product if self.offset is None else product - self.offset @ u
+
+    def rmatvec(self, r):
+        product = self._transposed_product(r)
+        if self.offset is not None:
+            product = product - (
+                self.offset * r.sum() if r.ndim == 1 else np.outer(self.offset, r.sum(axis=0))
+            )
+        return (product.T * self.inverse_scale).T
+
+    def column_norms(self, d):
+        if d is self._norm_weights:
+            return self._deviation * self.inverse_scale
+        return self._weighted_norms(d)
+
+    def original_units(self, theta: np.ndarray) -> tuple[np.ndarray, float]:
+        """Coefficients for ``X`` itself, and the intercept that the centring took away."""
+        coef = theta * self.inverse_scale
+        return coef, 0.0 if self.offset is None else -float(self.offset @ coef)

@@ -1,0 +1,44 @@
+"""A design with a column of ones behind its last column: the intercept of a non-quadratic loss."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class WithConstant:
+    """``[Z, 1]`` over any design. Least squares has no need of it: centring does the same there."""
+
+    def __init__(self, design, scale: float = 1.0):
+        self.inner = design
+        self.scale = scale
+        n, p = design.shape
+        self.shape = (n, p + 1)
+        self.dtype = design.dtype
+
+    def rescaled(self, factor):
+        return WithConstant(self.inner.rescaled(factor[:-1]), self.scale * factor[-1])
+
+    def matvec(self, v):
+        return self.inner.matvec(v[:-1]) + self.scale * v[-1]
+
+    def rmatvec(self, r):
+        return np.concatenate([self.inner.rmatvec(r), self.scale * np.atleast_1d(r.sum(axis=0))])
+
+    def columns(self, W):
+        out = np.full((self.shape[0], len(W)), self.scale)
+        real = np.asarray(W) < self.shape[1] - 1
+        out[:, real] = self.inner.columns(np.asarray(W)[real])
+        return out
+
+    def gram(self, rows, d, cols):
+        cols = np.asarray(cols)
+        if rows is None:
+            return self.rmatvec(self.columns(cols) * d[:, None])
+        return self.columns(rows).T @ (self.columns(cols) * d[:, None])
+
+    def column_norms(self, d):
+        return np.append(self.inner.column_norms(d), self.scale * np.sqrt(d.sum()))
+
+    def original_units(self, theta):
+        coef, intercept = self.inner.original_units(theta[:-1])
+        return coef, intercept + self.scale * float(theta[-1])

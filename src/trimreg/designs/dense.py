@@ -1,0 +1,97 @@
+"""Dense arrays: float32 or float64, C or Fortran order, read-only or memory-mapped."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .base import Moments, ScaledMatrix
+
+_BLOCK_ELEMENTS = 1 << 17  # blocks of a pass that makes temporaries: 1 MiB, so they stay in cache
+
+
+class DenseDesign(ScaledMatrix):
+    """A dense design. ``X`` is read where it lies; only the columns of a working set are copied."""
+
+    def __init__(self, X, weights, *, center=False, scale=False):
+        if not (X.flags.f_contiguous or X.flags.c_contiguous):
+            X = np.ascontiguousarray(X)  # BLAS would copy it again at every product
+        self._by_columns = X.flags.f_contiguous
+        super().__init__(X, weights, center=center, scale=scale)
+
+    def _product(self, u):
+        used = np.flatnonzero(u)
+        if used.size * 8 < u.size:  # a sparse vector: touch only its columns
+            return (self._take(used) @ u[used].astype(self.dtype)).astype(float, copy=False)
+        return (self.X @ u.astype(self.dtype)).astype(float, copy=False)
+
+    def _transposed_product(self, r):
+        return (self.X.T @ r.astype(self.dtype)).astype(float, copy=False)
+
+    def _take(self, W):
+        return self.X.T[W].T if self._by_columns else np.take(self.X, W, axis=1)
+
+    def columns(self, W):
+        Z = self._take(W)
+        if self.offset is not None:
+            Z = Z - self.offset[W].astype(self.dtype)
+        return Z * self.inverse_scale[W].astype(self.dtype)
+
+    def gram(self, rows, d, cols):
+        Z = self.columns(cols)
+        if rows is None:
+            return self.rmatvec(Z * d[:, None])
+        left = Z if rows is cols else self.columns(rows)
+        return (left.T @ (Z * d[:, None].astype(self.dtype))).astype(float, copy=False)
+
+    def _blocks(self):
+        """Slices of columns (Fortran order) that fit in cache, or all columns at once (C order)."""
+        n, p = self.shape
+        step = max(1, _BLOCK_ELEMENTS // max(n, 1)) if self._by_columns else p
+        return (slice(start, min(start + step, p)) for start in range(0, p, step))
+
+    def _moments(self, weights, center):
+        n, p = self.shape
+        mean = np.zeros(p)
+        if center:
+            mean = weights @ self.X if self.dtype == float else _upcast_product(weights, self.X)
+        uniform = n > 0 and np.all(weights == weights[0])
+        if not uniform:
+            return Moments(mean, self._deviations(weights, mean, np.arange(p)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = np.empty(p)
+            for block in self._blocks():
+                part = self.X[:, block]
+                square[block] = np.einsum("ij,ij->j", part, part, dtype=float) * weights[0]
+            variance = square - mean**2
+            # The short formula cancels where the mean dwarfs the deviation, and under- or overflows
+            # for extreme columns: those are done again, from their deviations.
+            unsafe = ~(variance > 1e-4 * square) | (square < 1e-290) | ~np.isfinite(square)
+        deviation = np.sqrt(np.where(unsafe, 0.0, variance))
+        redo = np.flatnonzero(unsafe)
+        deviation[redo] = self._deviations(weights, mean[redo], redo)
+        return Moments(mean, deviation)
+
+    def _deviations(self, weights, mean, which):
+        deviation = np.empty(which.size)
+        step = max(1, _BLOCK_ELEMENTS // max(self.shape[0], 1))
+        for start in range(0, which.size, step):
+            part = slice(start, start + step)
+            spread = self._take(which[part]).astype(float) - mean[part]
+            largest = np.max(np.abs(spread), axis=0, initial=0.0)
+            safe = np.where(largest > 0, largest, 1.0)
+            deviation[part] = largest * np.sqrt(weights @ (spread / safe) ** 2)
+        return deviation
+
+    def _weighted_norms(self, d):
+        offset = np.zeros(self.shape[1]) if self.offset is None else self.offset
+        every = np.arange(self.shape[1])
+        return self._deviations(d, offset, every) * self.inverse_scale
+
+
+def _upcast_product(weights, X):
+    """``weights' X`` accumulated in float64, a block of rows at a time."""
+    step = max(1, _BLOCK_ELEMENTS // max(X.shape[1], 1))
+    return sum(
+        (weights[a : a + step] @ X[a : a + step].astype(float) for a in range(0, len(X), step)),
+        np.zeros(X.shape[1]),
+    )

@@ -1,0 +1,28 @@
+"""Losses by name. Each is a small NumPy class; see :mod:`trimreg.losses.base` for the interface."""
+
+from __future__ import annotations
+
+from .base import Loss
+from .quadratic import Quadratic
+
+__all__ = ["LOSSES", "Loss", "Quadratic", "get_loss"]
+
+LOSSES = {"quadratic": Quadratic}
+
+
+def get_loss(loss) -> Loss:
+    """The loss of that name, or the object itself if it already is one.
+
+    Examples
+    --------
+    >>> from trimreg.losses import get_loss
+    >>> get_loss("quadratic").name
+    'quadratic'
+    """
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise ValueError(f"loss must be one of {sorted(LOSSES)} or a loss object; got {loss!r}")
+        return LOSSES[loss]()
+    if all(hasattr(loss, name) for name in ("value", "gradient", "curvature")):
+        return loss
+    raise ValueError(f"loss must be one of {sorted(LOSSES)} or a loss object; got {loss!r}")

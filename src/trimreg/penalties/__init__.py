@@ -1,0 +1,45 @@
+"""Penalties: a magnitude and a weight rule each. See :mod:`trimreg.penalties.base`."""
+
+from __future__ import annotations
+
+from .base import Penalty, PenaltyProtocol, soft_threshold, subgradient_residual
+from .l1 import L1
+from .mcp import MCP
+from .scad import SCAD
+from .simplex import distance_to_optimal_weights, largest, project_capped_simplex
+from .trimmed_l1 import TrimmedL1, count_from
+
+__all__ = [
+    "L1",
+    "MCP",
+    "PENALTIES",
+    "SCAD",
+    "Penalty",
+    "PenaltyProtocol",
+    "TrimmedL1",
+    "count_from",
+    "distance_to_optimal_weights",
+    "get_penalty",
+    "largest",
+    "project_capped_simplex",
+    "soft_threshold",
+    "subgradient_residual",
+]
+
+PENALTIES = {"trimmed_l1": TrimmedL1, "l1": L1, "mcp": MCP, "scad": SCAD}
+
+
+def get_penalty(penalty) -> Penalty:
+    """The penalty of that name with its default parameters, or the object itself.
+
+    Examples
+    --------
+    >>> from trimreg.penalties import get_penalty
+    >>> get_penalty("mcp").gamma
+    2.5
+    """
+    if isinstance(penalty, str) and penalty in PENALTIES:
+        return PENALTIES[penalty]()
+    if isinstance(penalty, Penalty):
+        return penalty
+    raise ValueError(f"penalty must be one of {sorted(PENALTIES)} or a penalty object; got {penalty!r}")

@@ -1,0 +1,43 @@
+"""Shared by the folded concave penalties (MCP, SCAD): the prox by comparing stationary points."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .base import Penalty
+
+
+class FoldedConcave(Penalty):
+    """A penalty ``sum_j p(|theta_j|; alpha f_j)`` with p concave, flat beyond ``gamma alpha f_j``."""
+
+    _gamma_minimum: float
+
+    def __init__(self, gamma, penalty_factor=None):
+        self.gamma = gamma
+        super().__init__(penalty_factor)
+
+    def bind(self, n_features):
+        gamma = self.gamma
+        if not np.isscalar(gamma) or isinstance(gamma, str) or not gamma > self._gamma_minimum:
+            raise ValueError(f"gamma must be a number above {self._gamma_minimum}; got {gamma!r}")
+        return super().bind(n_features)
+
+    def _pointwise(self, size, level):
+        """p(size; level), elementwise."""
+        raise NotImplementedError
+
+    def _candidates(self, size, level, step):
+        """Per piece of p, the stationary point of the prox objective, clipped to the piece."""
+        raise NotImplementedError
+
+    def _value(self, size, alpha, factor):
+        return self._pointwise(size, alpha * factor).sum()
+
+    def _prox(self, size, alpha, step, factor):
+        # On each piece the objective is a quadratic, so its least value over the piece is at the
+        # clipped stationary point (convex) or at an end (concave); the ends belong to neighbours or
+        # are 0. The lowest of all candidates is the global minimum, whatever the step.
+        level = alpha * factor
+        points = np.vstack([np.zeros_like(size), *self._candidates(size, level, step), size])
+        cost = (points - size) ** 2 / (2 * step) + self._pointwise(points, level)
+        return np.take_along_axis(points, np.argmin(cost, axis=0)[None], axis=0)[0]

@@ -1,0 +1,124 @@
+"""The trimmed l1 penalty."""
+
+from __future__ import annotations
+
+import numbers
+
+import numpy as np
+
+from .base import Penalty
+from .simplex import distance_to_optimal_weights, largest, project_capped_simplex
+
+
+def count_from(h, n_features: int, name: str = "h") -> int:
+    """The integer that ``h`` means for that many features: itself, or a fraction of them.
+
+    Examples
+    --------
+    >>> from trimreg.penalties import count_from
+    >>> count_from(3, 10), count_from(0.25, 10), count_from(None, 45)
+    (3, 2, 4)
+    """
+    allowed = f"an integer from 0 to the number of features {n_features}, or a fraction in (0, 1)"
+    if h is None:  # a tenth of the features, as scikit-learn's orthogonal matching pursuit
+        return min(n_features, max(1, n_features // 10))
+    if isinstance(h, (bool, np.bool_)) or not isinstance(h, numbers.Real):
+        raise ValueError(f"{name} must be {allowed}; got {h!r}")
+    if isinstance(h, numbers.Integral):
+        if not 0 <= h <= n_features:
+            raise ValueError(f"{name} must be {allowed}; got {h!r}")
+        return int(h)
+    if not 0.0 < h < 1.0:
+        raise ValueError(f"{name} must be {allowed}; got {h!r}")
+    return int(round(h * n_features))
+
+
+class TrimmedL1(Penalty):
+    r"""The trimmed l1 penalty: the h largest coefficients go free,
+
+    .. math:: \alpha \min_{w \in S} \sum_j w_j f_j |\theta_j| = \alpha \sum_{j > h} r_{(j)}, \qquad
+              S = \{0 \le w \le 1,\ 1'w = p - h\}.
+
+    Parameters
+    ----------
+    h : int, float in (0, 1) or None
+        How many coefficients (or which fraction of them) carry no penalty. None is a tenth.
+    penalty_factor : array-like of shape (n_features,), optional
+        ``f``; 0 is never penalized and not counted in h, inf is excluded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.penalties import TrimmedL1
+    >>> penalty = TrimmedL1(h=1).bind(3)
+    >>> theta = np.array([5.0, -2.0, 1.0])
+    >>> penalty.value(theta, alpha=1.0), penalty.weights(theta, alpha=1.0)
+    (3.0, array([0., 1., 1.]))
+    >>> penalty.prox(theta, alpha=1.0, step=1.5)
+    array([ 5. , -0.5,  0. ])
+
+    References
+    ----------
+    Yun, Zheng, Yang, Lozano and Aravkin, M-estimation with the trimmed l1 penalty, equation (2).
+    """
+
+    def __init__(self, h=None, penalty_factor=None):
+        self.h = h
+        super().__init__(penalty_factor)
+
+    def bind(self, n_features):
+        bound = super().bind(n_features)
+        bound._h = count_from(self.h, n_features)
+        return bound
+
+    @property
+    def n_free(self) -> int:
+        """h as a count, at most the number of features that have a penalty to be freed from."""
+        return min(self._h, self._regular.size)
+
+    def _value(self, size, alpha, factor):
+        r = factor * size
+        kept = self.n_free
+        if kept == 0:
+            return alpha * r.sum()
+        if kept >= r.size:
+            return 0.0
+        return alpha * np.partition(r, r.size - kept)[: r.size - kept].sum()
+
+    def _weights(self, size, alpha, factor, tie):
+        weights = np.ones_like(size)
+        weights[largest(factor * size, self.n_free, tie)] = 0.0
+        return weights
+
+    def _prox(self, size, alpha, step, factor):
+        # Freeing j saves what the soft-thresholded entry would have paid, a Huber function of z_j. So
+        # the h largest savings go free; with equal factors these are simply the h largest |z_j|.
+        threshold = step * alpha * factor
+        saving = np.where(size <= threshold, size**2 / 2, threshold * size - threshold**2 / 2)
+        x = np.maximum(size - threshold, 0.0)
+        free = largest(saving, self.n_free, tie_break=size)
+        x[free] = size[free]
+        return x
+
+    # -- weights as variables --------------------------------------------------------------------
+
+    def uniform_weights(self) -> np.ndarray:
+        """``w0 = (p - h)/p``, the centre of S and the start of the paper's Algorithm 1."""
+        count = self._regular.size
+        weights = self._excluded.astype(float)
+        weights[self._regular] = (count - self.n_free) / count if count else 0.0
+        return weights
+
+    def project_weights(self, weights: np.ndarray) -> np.ndarray:
+        """The projection of ``weights`` on S."""
+        j = self._regular
+        projected = self._excluded.astype(float)
+        projected[j] = project_capped_simplex(weights[j], j.size - self.n_free)
+        return projected
+
+    def stationarity(self, theta, weights, gradient, alpha, positive=False) -> float:
+        """T of the paper with both parts; a pair of 0 is stationary in theta and in w."""
+        j = self._regular
+        magnitude = alpha * self._factor[j] * np.abs(theta[j])
+        part = super().stationarity(theta, weights, gradient, alpha, positive)
+        return part + distance_to_optimal_weights(magnitude, weights[j])

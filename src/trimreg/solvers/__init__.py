@@ -1,0 +1,53 @@
+"""Solvers by name. Each is imported when it is first used, so that nothing compiles at import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from .driver import Outcome, Step, run
+from .problem import Problem
+from .result import SolverResult
+
+__all__ = ["SOLVERS", "Outcome", "Problem", "SolverResult", "SolverSpec", "Step", "get_solver", "run"]
+
+
+@dataclass(frozen=True)
+class SolverSpec:
+    """A solver and what it can do."""
+
+    name: str
+    module: str
+    max_iter: int  # default number of steps
+    trimmed_only: bool  # whether it is defined for trimmed penalties alone
+    positive: bool  # whether it can keep theta >= 0
+    options: tuple[str, ...]
+
+    def iterate(self, problem, theta0, **options):
+        """The solver's generator of steps."""
+        return import_module(f"{__name__}.{self.module}").iterate(problem, theta0, **options)
+
+
+SOLVERS = {
+    spec.name: spec
+    for spec in (
+        SolverSpec("mm", "mm", 1000, False, True, ("effort",)),
+        SolverSpec("bcd", "bcd", 20_000, True, True, ("w0", "eta", "tau", "record_stationarity")),
+        SolverSpec("dc", "dc", 20_000, True, True, ("eta", "ties")),
+        SolverSpec("prox", "prox", 20_000, False, True, ("eta", "accelerate")),
+    )
+}
+
+
+def get_solver(name: str) -> SolverSpec:
+    """The solver of that name.
+
+    Examples
+    --------
+    >>> from trimreg.solvers import get_solver
+    >>> get_solver("bcd").options
+    ('w0', 'eta', 'tau', 'record_stationarity')
+    """
+    if not isinstance(name, str) or name not in SOLVERS:
+        raise ValueError(f"solver must be one of {sorted(SOLVERS)}; got {name!r}")
+    return SOLVERS[name]

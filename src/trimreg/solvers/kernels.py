@@ -1,0 +1,82 @@
+"""The compiled loops. Plain functions over contiguous float64 arrays, cached on disk.
+
+Nothing here knows of designs, losses or penalties: the arrays are Gram matrices of working sets, in
+coordinates where columns have norm one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, fastmath={"contract", "reassoc"})
+def coordinate_descent(gram, gradient, theta, threshold, positive, max_epochs, tol):
+    r"""Cyclic coordinate descent on ``q(theta) + sum_j t_j |theta_j|`` with Hessian ``gram``.
+
+    ``theta`` and ``gradient`` (of the quadratic part) are updated in place. Stops when no coordinate
+    moved its subgradient by more than ``tol`` in an epoch. Returns the epochs done.
+    """
+    m = theta.size
+    for epoch in range(max_epochs):
+        largest = 0.0
+        for j in range(m):
+            curvature = gram[j, j]
+            if curvature <= 0.0:
+                continue
+            old = theta[j]
+            z = curvature * old - gradient[j]
+            t = threshold[j]
+            if z > t:
+                new = (z - t) / curvature
+            elif z < -t and not positive:
+                new = (z + t) / curvature
+            else:
+                new = 0.0
+            if new != old:
+                change = new - old
+                theta[j] = new
+                for i in range(m):
+                    gradient[i] += change * gram[j, i]
+                largest = max(largest, abs(change) * curvature)
+        if largest <= tol:
+            return epoch + 1
+    return max_epochs
+
+
+@njit(cache=True, fastmath={"contract", "reassoc"})
+def best_swaps(link, correlation, spare, theta, inverse_diagonal, threshold, gain, partner):
+    r"""For every outside coordinate j, the best free coordinate i to exchange it for.
+
+    The model is a quadratic at its minimum over an active set A with Hessian M; i is in the free part of
+    A, j outside A and at zero. Letting j in lowers it by ``c_j^2 / (2 s_j)``, where ``s_j`` is what of column
+    j is not explained by A; it moves ``theta_i`` by ``-K_ji c_j / s_j`` and raises ``[M^-1]_ii`` by
+    ``K_ji^2 / s_j``. Penalizing i by ``t_i |theta_i|`` then costs a Huber function of its new value. Exact as
+    long as the signs of the penalized part of A do not change; with ``t = inf`` (best subset) always.
+
+    ``link`` is K (outside x free), ``correlation`` is minus the gradient, ``gain`` and ``partner`` are written.
+    """
+    for j in range(link.shape[0]):
+        gain[j] = -np.inf
+        partner[j] = -1
+        s = spare[j]
+        if s <= 0.0:
+            continue
+        c = correlation[j]
+        entry = c * c / (2.0 * s)
+        best = -np.inf
+        which = -1
+        for i in range(link.shape[1]):
+            k = link[j, i]
+            moved = abs(theta[i] - k * c / s)
+            inverse = inverse_diagonal[i] + k * k / s
+            t = threshold[i]
+            if moved <= t * inverse:
+                cost = moved * moved / (2.0 * inverse)
+            else:
+                cost = t * moved - 0.5 * t * t * inverse
+            if entry - cost > best:
+                best = entry - cost
+                which = i
+        gain[j] = best
+        partner[j] = which

@@ -1,0 +1,51 @@
+"""Gram matrices of the columns that a fit has touched, computed once each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class GramPool:
+    """The Gram matrix ``Z_W' diag(d) Z_W`` over a growing set W of columns.
+
+    A column costs one product with the columns already there, once; a working set that shrinks and
+    grows again, and the next set of weights, find it ready. ``d`` is fixed: a loss with changing
+    curvature takes a new pool for each quadratic model.
+    """
+
+    def __init__(self, design, d):
+        self.design = design
+        self.d = d
+        self.members = np.empty(0, dtype=np.intp)
+        self.place = np.full(design.shape[1], -1, dtype=np.intp)
+        self._store = np.empty((0, 0))
+
+    def require(self, W: np.ndarray) -> None:
+        """Make sure that every column of W is in the pool."""
+        new = W[self.place[W] < 0]
+        if new.size == 0:
+            return
+        old = self.members.size
+        members = np.concatenate([self.members, new])
+        if members.size > self._store.shape[0]:
+            room = min(max(64, 2 * members.size), self.design.shape[1])
+            store = np.empty((room, room))
+            store[:old, :old] = self._store[:old, :old]
+            self._store = store
+        fresh = self.design.gram(new, self.d, new)
+        self._store[old : members.size, old : members.size] = (fresh + fresh.T) / 2
+        if old:
+            cross = self.design.gram(self.members, self.d, new)
+            self._store[:old, old : members.size] = cross
+            self._store[old : members.size, :old] = cross.T
+        self.place[new] = np.arange(old, members.size)
+        self.members = members
+
+    def block(self, rows: np.ndarray, cols: np.ndarray | None = None) -> np.ndarray:
+        """The contiguous block of the Gram matrix for these columns of the design."""
+        self.require(rows)
+        if cols is None:
+            place = self.place[rows]
+            return self._store[place[:, None], place]
+        self.require(cols)
+        return self._store[self.place[rows][:, None], self.place[cols]]

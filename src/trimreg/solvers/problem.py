@@ -1,0 +1,81 @@
+"""The problem that every solver takes: a design, a loss with its data, a penalty and its alpha."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..designs.base import Design
+from ..losses.base import Loss
+from ..penalties.base import PenaltyProtocol
+
+
+@dataclass(frozen=True)
+class Problem:
+    r"""Minimize :math:`F(\theta) = L(Z\theta) + P_\alpha(\theta)`, over ``theta >= 0`` if ``positive``."""
+
+    design: Design
+    loss: Loss
+    y: np.ndarray
+    d: np.ndarray  # sample weights, summing to one
+    penalty: PenaltyProtocol  # bound to the design's number of features
+    alpha: float
+    positive: bool = False
+
+    @property
+    def n_features(self) -> int:
+        return self.design.shape[1]
+
+    def predictor(self, theta):
+        return self.design.matvec(theta)
+
+    def loss_value(self, eta):
+        return self.loss.value(eta, self.y, self.d)
+
+    def gradient(self, eta):
+        """Gradient of the loss in theta at the linear predictor ``eta``: one pass over X."""
+        return self.design.rmatvec(self.loss.gradient(eta, self.y, self.d))
+
+    def objective(self, theta, eta=None):
+        eta = self.predictor(theta) if eta is None else eta
+        return self.loss_value(eta) + self.penalty.value(theta, self.alpha)
+
+    def lipschitz(self) -> float:
+        r"""The constant :math:`L_f` of the gradient: ``curvature bound * ||Z' diag(d) Z||_2``.
+
+        The largest eigenvalue is taken by Lanczos to machine precision, so that ``1/L_f`` is a step
+        for which the paper's theorem holds.
+        """
+        from scipy.sparse.linalg import LinearOperator, eigsh
+
+        if not np.isfinite(self.loss.curvature_bound):
+            raise ValueError(
+                f"the loss {self.loss.name!r} has no bounded curvature, so there is no default step; "
+                "give eta= or use solver='mm'"
+            )
+        p = self.n_features
+        if p <= 2:
+            hessian = self.design.gram(np.arange(p), self.d, np.arange(p))
+            largest = float(np.linalg.eigvalsh(hessian)[-1])
+        else:
+            normal = LinearOperator(
+                (p, p),
+                matvec=lambda v: self.design.rmatvec(self.d * self.design.matvec(v.ravel())),
+                dtype=float,
+            )
+            start = self.design.column_norms(self.d) + 1e-3
+            largest = float(eigsh(normal, k=1, v0=start / np.linalg.norm(start))[0][0])
+        return max(largest, np.finfo(float).tiny) * self.loss.curvature_bound
+
+    def normalized(self) -> tuple[Problem, np.ndarray]:
+        """The same problem for columns of norm one, and the norms.
+
+        Coefficients of the new problem are the old ones times the norms; the magnitudes ``r_j`` and
+        with them the penalty do not change. Gram matrices then have a unit diagonal, whatever the
+        units of X. A column of zeros keeps norm 1 here and a zero diagonal.
+        """
+        norms = self.design.column_norms(self.d)
+        norms = np.where(norms > 0, norms, 1.0)
+        design = self.design.rescaled(1.0 / norms)
+        return replace(self, design=design, penalty=self.penalty.rescaled(norms)), norms

@@ -1,0 +1,161 @@
+r"""The inner problem: a weighted l1 problem, solved by working sets to a certificate.
+
+.. math:: \min_\theta\; L(Z\theta) + \sum_j t_j |\theta_j|, \qquad 0 \le t_j \le \infty.
+
+A round costs one pass over X: the gradient at the current point says which coordinates violate
+their optimality condition. They join the support and the unpenalized coordinates in a working set W, and the
+quadratic model of L on W is minimized in Gram coordinates, where X is not touched at all. The loop ends
+when the true gradient shows no violation above the tolerance, so rounding in the Gram matrix cannot
+pass for convergence: it is corrected by the next round, as in iterative refinement.
+
+On W, coordinate descent finds the support and signs; a Newton step on the support, unpenalized block
+included, then ends what coordinate descent would crawl over.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import lapack
+
+from ..penalties.base import subgradient_residual
+from .kernels import coordinate_descent
+from .pool import GramPool
+from .problem import Problem
+
+
+def solve_regularized(matrix, rhs):
+    """``(matrix + eps I)^-1 rhs`` with ``eps = 0`` where the matrix allows it, 1e-10 where it does not.
+
+    For a singular matrix of unit diagonal the result is still a descent direction, long along the
+    null space: the ratio test then drops a coordinate, as it should where the support exceeds the rank.
+    """
+    for ridge in (0.0, 1e-10, 1e-6):
+        shifted = matrix if ridge == 0.0 else matrix + ridge * np.eye(matrix.shape[0])
+        factor, info = lapack.dpotrf(shifted, lower=1, clean=0)
+        if info == 0 and (ridge or np.diagonal(factor).min() > 1e-6):  # condition below about 1e12
+            return lapack.dpotrs(factor, rhs, lower=1)[0]
+    return rhs
+
+
+def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=32):
+    """Minimize over the current support and signs, in place; a coordinate that reaches 0 is dropped.
+
+    Unpenalized coordinates belong to the support whatever their value and may change sign.
+    """
+    free = (threshold == 0) & (np.diagonal(gram) > 0) & (not positive)
+    for _ in range(max_drops):
+        active = np.flatnonzero((theta != 0) | free)
+        if active.size == 0:
+            return
+        slope = gradient[active] + threshold[active] * np.sign(theta[active])
+        direction = -solve_regularized(gram[np.ix_(active, active)], slope)
+        decrease = slope @ direction
+        if not decrease < 0:
+            return
+        bound = ~free[active] & (direction * theta[active] < 0)
+        ratios = np.where(bound, -theta[active] / np.where(bound, direction, 1.0), np.inf)
+        step = min(1.0, ratios.min())
+        theta[active] += step * direction
+        gradient += step * (direction @ gram[active])
+        if step == 1.0:
+            return
+        theta[active[ratios <= step]] = 0.0
+
+
+def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=100):
+    """Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum t |x|``; all arrays in place."""
+    for _ in range(max_rounds):
+        coordinate_descent(gram, gradient, theta, threshold, positive, 10, tol)
+        newton_on_support(gram, gradient, theta, threshold, positive)
+        residual = subgradient_residual(theta, gradient, threshold, positive)
+        if np.max(np.abs(residual), initial=0.0) <= tol:
+            return
+
+
+class WorkingSetSolver:
+    """Solves a sequence of weighted l1 problems that differ in their thresholds only.
+
+    Parameters
+    ----------
+    problem : Problem
+        In normalized coordinates (:meth:`Problem.normalized`).
+    tol : float
+        Largest violation of an optimality condition, relative to the largest gradient at 0.
+    """
+
+    def __init__(self, problem: Problem, tol: float, max_rounds: int = 1000):
+        self.problem = problem
+        self.max_rounds = max_rounds
+        self.rounds = 0
+        zero = np.zeros(problem.n_features)
+        self.gradient_at_zero = problem.gradient(problem.predictor(zero))
+        self.scale = float(np.max(np.abs(self.gradient_at_zero), initial=0.0)) or 1.0
+        self.tol = max(tol, 50 * np.finfo(problem.design.dtype).eps)
+        self.alive = problem.design.column_norms(problem.d) > 0
+        constant = problem.loss.constant_curvature
+        self.pool = GramPool(problem.design, problem.d) if constant else None
+
+    def solve(self, theta, threshold, *, tol=None, gradient=None):
+        """The minimizer from a warm start; returns ``(theta, eta, gradient, converged)``."""
+        problem = self.problem
+        goal = self.scale * (self.tol if tol is None else max(tol, self.tol))
+        theta = np.where(np.isinf(threshold), 0.0, theta)
+        eta = problem.predictor(theta)
+        free = (threshold == 0) & self.alive
+        for _ in range(self.max_rounds):
+            if gradient is None:
+                gradient = problem.gradient(eta)
+                self.rounds += 1
+            violation = np.abs(subgradient_residual(theta, gradient, threshold, problem.positive))
+            worst = float(np.max(violation, initial=0.0))
+            if worst <= goal:
+                return theta, eta, gradient, True
+            W = self._working_set(theta, free, violation, goal)
+            theta, eta = self._improve(theta, eta, gradient, threshold, W, max(0.3 * goal, 0.03 * worst))
+            gradient = None
+        gradient = problem.gradient(eta)
+        return theta, eta, gradient, False
+
+    def _working_set(self, theta, free, violation, goal):
+        """The support, the free coordinates, and as many again of the worst violators (at least 32)."""
+        kept = (theta != 0) | free
+        rank = np.where(kept, 0.0, violation)
+        room = max(32, int(np.count_nonzero(kept)))
+        candidates = np.flatnonzero(rank > goal)
+        if candidates.size > room:
+            candidates = candidates[np.argpartition(-rank[candidates], room)[:room]]
+        kept[candidates] = True
+        return np.flatnonzero(kept)
+
+    def _improve(self, theta, eta, gradient, threshold, W, tol):
+        """One Newton model on W, and the step it allows."""
+        problem = self.problem
+        pool = self.pool or GramPool(problem.design, problem.loss.curvature(eta, problem.y, problem.d))
+        local = theta[W]
+        minimize_block(pool.block(W), gradient[W], local, threshold[W], problem.positive, tol)
+        following = theta.copy()
+        following[W] = local
+        eta_new = problem.predictor(following)
+        if problem.loss.constant_curvature:
+            return following, eta_new
+        return self._line_search(theta, eta, gradient, threshold, following, eta_new)
+
+    def _line_search(self, theta, eta, gradient, threshold, following, eta_new):
+        """Backtracking on the weighted objective (Armijo, with the l1 part as in Lee et al. 2014)."""
+        penalized = np.isfinite(threshold) & (threshold > 0)
+
+        def value(point, predictor):
+            return self.problem.loss_value(predictor) + float(threshold[penalized] @ np.abs(point[penalized]))
+
+        start = value(theta, eta)
+        slope = float(gradient @ (following - theta)) + float(
+            threshold[penalized] @ (np.abs(following[penalized]) - np.abs(theta[penalized]))
+        )
+        step = 1.0
+        for _ in range(40):
+            point = theta + step * (following - theta)
+            predictor = eta + step * (eta_new - eta)
+            if value(point, predictor) <= start + 1e-4 * step * min(slope, 0.0):
+                return point, predictor
+            step *= 0.5
+        return theta, eta
