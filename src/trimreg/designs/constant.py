@@ -22,7 +22,7 @@ class WithConstant:
         return self.inner.matvec(v[:-1]) + self.scale * v[-1]
 
     def rmatvec(self, r):
-        return np.concatenate([self.inner.rmatvec(r), self.scale * np.atleast_1d(r.sum(axis=0))])
+        return np.concatenate([self.inner.rmatvec(r), self.scale * r.sum(axis=0, keepdims=True)])
 
     def columns(self, W):
         out = np.full((self.shape[0], len(W)), self.scale)

@@ -56,7 +56,8 @@ class DenseDesign(ScaledMatrix):
             mean = weights @ self.X if self.dtype == float else _upcast_product(weights, self.X)
         uniform = n > 0 and np.all(weights == weights[0])
         if not uniform:
-            return Moments(mean, self._deviations(weights, mean, np.arange(p)))
+            deviation = self._deviations(weights, mean, np.arange(p), refine=center)
+            return Moments(mean, deviation)
         with np.errstate(over="ignore", invalid="ignore"):
             square = np.empty(p)
             for block in self._blocks():
@@ -68,15 +69,26 @@ class DenseDesign(ScaledMatrix):
             unsafe = ~(variance > 1e-4 * square) | (square < 1e-290) | ~np.isfinite(square)
         deviation = np.sqrt(np.where(unsafe, 0.0, variance))
         redo = np.flatnonzero(unsafe)
-        deviation[redo] = self._deviations(weights, mean[redo], redo)
+        again = mean[redo]
+        deviation[redo] = self._deviations(weights, again, redo, refine=center)
+        mean[redo] = again
         return Moments(mean, deviation)
 
-    def _deviations(self, weights, mean, which):
+    def _deviations(self, weights, mean, which, refine=False):
+        """Root mean square deviations of the columns ``which`` about ``mean``.
+
+        With ``refine``, ``mean`` is first corrected in place by the mean of what is left: its own rounding,
+        of the order of n eps, would else pass for the deviation of a constant column.
+        """
         deviation = np.empty(which.size)
         step = max(1, _BLOCK_ELEMENTS // max(self.shape[0], 1))
         for start in range(0, which.size, step):
             part = slice(start, start + step)
             spread = self._take(which[part]).astype(float) - mean[part]
+            if refine:
+                better = mean[part] + weights @ spread / weights.sum()
+                spread -= better - mean[part]
+                mean[part] = better
             largest = np.max(np.abs(spread), axis=0, initial=0.0)
             safe = np.where(largest > 0, largest, 1.0)
             deviation[part] = largest * np.sqrt(weights @ (spread / safe) ** 2)

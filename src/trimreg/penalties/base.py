@@ -42,17 +42,26 @@ def soft_threshold(z, threshold):
     >>> import numpy as np
     >>> from trimreg.penalties import soft_threshold
     >>> soft_threshold(np.array([3.0, -0.5]), 1.0)
-    array([ 2., -0.])
+    array([2., 0.])
     """
-    return np.sign(z) * np.maximum(np.abs(z) - threshold, 0.0)
+    return np.sign(z) * np.maximum(np.abs(z) - threshold, 0.0) + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
 def subgradient_residual(theta, gradient, threshold, positive=False):
     r"""The element of :math:`g_j + t_j \partial|\theta_j|` nearest to 0, for every j.
 
     At ``theta_j != 0`` the set is the point ``g_j + t_j sign(theta_j)``; at 0 it is the interval
-    ``[g_j - t_j, g_j + t_j]``, and with ``theta >= 0`` required everything above ``g_j - t_j ... `` belongs to it, since the
-    normal cone of the constraint adds every negative number: only ``g_j + t_j < 0`` is a violation.
+    ``[g_j - t_j, g_j + t_j]``. Where ``theta >= 0`` is required, the normal cone of the constraint adds every
+    negative number to the interval at 0, so that only ``g_j + t_j < 0`` is a violation there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.penalties import subgradient_residual
+    >>> subgradient_residual(np.array([1.0, 0.0, 0.0]), np.array([-0.5, 3.0, -3.0]), 1.0)
+    array([ 0.5,  2. , -2. ])
+    >>> subgradient_residual(np.array([1.0, 0.0, 0.0]), np.array([-0.5, 3.0, -3.0]), 1.0, positive=True)
+    array([ 0.5,  0. , -2. ])
     """
     with np.errstate(invalid="ignore"):
         at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - threshold, 0.0)
@@ -80,7 +89,10 @@ class Penalty:
         """A copy for that many features, its arguments checked and its factors spread out."""
         bound = copy.copy(self)
         factor = np.ones(n_features) if self.penalty_factor is None else self.penalty_factor
-        factor = np.asarray(factor, dtype=float)
+        try:
+            factor = np.asarray(factor, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"penalty_factor must be an array of numbers; got {factor!r}") from None
         if factor.shape != (n_features,):
             raise ValueError(
                 f"penalty_factor must hold one number for each of the {n_features} features; "
@@ -157,8 +169,8 @@ class Penalty:
     def stationarity(self, theta, weights, gradient, alpha, positive=False) -> float:
         r"""The paper's :math:`T(\theta, w)`: squared distance of 0 from the subdifferential of F.
 
-        The theta part is :math:`\sum_j \mathrm{dist}^2(-g_j, \alpha f_j w_j\, \partial|\theta_j|)`. Penalties whose weights
-        are variables add the w part.
+        The theta part is :math:`\sum_j \mathrm{dist}^2(-g_j, \alpha f_j w_j\, \partial|\theta_j|)`.
+        Penalties whose weights are variables add the w part.
         """
         residual = subgradient_residual(theta, gradient, self.thresholds(weights, alpha), positive)
         return float(residual @ residual)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+
 import numpy as np
 
 from .base import Penalty
@@ -18,7 +20,7 @@ class FoldedConcave(Penalty):
 
     def bind(self, n_features):
         gamma = self.gamma
-        if not np.isscalar(gamma) or isinstance(gamma, str) or not gamma > self._gamma_minimum:
+        if not isinstance(gamma, numbers.Real) or not gamma > self._gamma_minimum:
             raise ValueError(f"gamma must be a number above {self._gamma_minimum}; got {gamma!r}")
         return super().bind(n_features)
 

@@ -10,7 +10,8 @@ from .folded import FoldedConcave
 class MCP(FoldedConcave):
     r"""The minimax concave penalty of Zhang (2010), with ``gamma > 1``:
 
-    .. math:: p(t; \lambda) = \lambda t - t^2 / (2\gamma) \;\text{ for } t \le \gamma\lambda, \qquad \gamma\lambda^2/2 \;\text{ beyond.}
+    .. math:: p(t; \lambda) = \lambda t - t^2 / (2\gamma) \;\text{ for } t \le \gamma\lambda, \qquad
+              \gamma\lambda^2/2 \;\text{ beyond.}
 
     ``gamma=inf`` is the l1 norm. The weights are :math:`p'(t)/\lambda = (1 - t/(\gamma\lambda))_+`.
 

@@ -11,7 +11,10 @@ class SCAD(FoldedConcave):
     r"""The SCAD penalty of Fan and Li (2001), with ``gamma > 2``:
 
     .. math:: p'(t; \lambda) = \lambda \;\text{ for } t \le \lambda, \quad
-              (\gamma\lambda - t)/(\gamma - 1) \;\text{ for } \lambda < t \le \gamma\lambda, \quad 0 \;\text{ beyond.}
+              (\gamma\lambda - t)/(\gamma - 1) \;\text{ for } \lambda < t \le \gamma\lambda, \quad
+              0 \;\text{ beyond.}
+
+    ``gamma=inf`` is the l1 norm. The weights are :math:`p'(t)/\lambda`.
 
     Examples
     --------

@@ -83,8 +83,8 @@ def distance_to_optimal_weights(magnitude: np.ndarray, weights: np.ndarray) -> f
 
     :math:`\min_{\mu, s} \|r + \mu 1 + s\|^2` where ``s`` lies in the normal cone of the box at w:
     ``s_i <= 0`` where ``w_i = 0``, ``s_i >= 0`` where ``w_i = 1``, and 0 between. With ``t = -mu`` the
-    best s leaves ``(r_i - t)_-`` at zeros, ``(r_i - t)_+`` at ones and ``r_i - t`` between, so the distance is a convex
-    piecewise quadratic in t. It is minimized exactly, by sorting its breakpoints.
+    best s leaves ``(r_i - t)_-`` at zeros, ``(r_i - t)_+`` at ones and ``r_i - t`` between, so the
+    distance is a convex piecewise quadratic in t. It is minimized exactly, by sorting its breakpoints.
 
     Examples
     --------

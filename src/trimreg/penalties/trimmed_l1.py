@@ -30,7 +30,7 @@ def count_from(h, n_features: int, name: str = "h") -> int:
         return int(h)
     if not 0.0 < h < 1.0:
         raise ValueError(f"{name} must be {allowed}; got {h!r}")
-    return int(round(h * n_features))
+    return round(h * n_features)
 
 
 class TrimmedL1(Penalty):
@@ -94,7 +94,8 @@ class TrimmedL1(Penalty):
         # Freeing j saves what the soft-thresholded entry would have paid, a Huber function of z_j. So
         # the h largest savings go free; with equal factors these are simply the h largest |z_j|.
         threshold = step * alpha * factor
-        saving = np.where(size <= threshold, size**2 / 2, threshold * size - threshold**2 / 2)
+        clipped = np.minimum(size, threshold)
+        saving = clipped * (size - clipped / 2)
         x = np.maximum(size - threshold, 0.0)
         free = largest(saving, self.n_free, tie_break=size)
         x[free] = size[free]
@@ -115,6 +116,36 @@ class TrimmedL1(Penalty):
         projected = self._excluded.astype(float)
         projected[j] = project_capped_simplex(weights[j], j.size - self.n_free)
         return projected
+
+    def checked_weights(self, weights, name: str = "weights") -> np.ndarray:
+        """``weights`` as an array in S; a ValueError that speaks of ``name`` if they are not in it.
+
+        Only rounding is forgiven (and removed). What is given for features that are never penalized or
+        excluded is replaced by their 0 or 1.
+
+        Examples
+        --------
+        >>> from trimreg.penalties import TrimmedL1
+        >>> TrimmedL1(h=1).bind(3).checked_weights([0.5, 0.5, 1.0])
+        array([0.5, 0.5, 1. ])
+        """
+        total = self._regular.size - self.n_free
+        expected = f"{name} must hold {self._factor.size} numbers in [0, 1]"
+        try:
+            weights = np.asarray(weights, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"{expected}; got {weights!r}") from None
+        if weights.shape != self._factor.shape:
+            raise ValueError(f"{expected}; got shape {weights.shape}")
+        penalized = weights[self._regular]
+        if not np.all((penalized >= -1e-9) & (penalized <= 1 + 1e-9)):
+            worst = penalized[~((penalized >= -1e-9) & (penalized <= 1 + 1e-9))][0]
+            raise ValueError(f"{expected}; got {worst}")
+        if abs(penalized.sum() - total) > 1e-9 * max(penalized.size, 1):
+            raise ValueError(
+                f"{name} must sum to the number of penalized coordinates, {total}; got {penalized.sum():.10g}"
+            )
+        return self.project_weights(weights)
 
     def stationarity(self, theta, weights, gradient, alpha, positive=False) -> float:
         """T of the paper with both parts; a pair of 0 is stationary in theta and in w."""

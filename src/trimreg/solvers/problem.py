@@ -59,14 +59,19 @@ class Problem:
             hessian = self.design.gram(np.arange(p), self.d, np.arange(p))
             largest = float(np.linalg.eigvalsh(hessian)[-1])
         else:
-            normal = LinearOperator(
+            norms = self.design.column_norms(self.d)
+            unit = float(norms.max())
+            if unit == 0.0:  # a gradient that never changes: any constant will do
+                return self.loss.curvature_bound
+            normal = LinearOperator(  # of columns divided by the longest, so that nothing overflows
                 (p, p),
-                matvec=lambda v: self.design.rmatvec(self.d * self.design.matvec(v.ravel())),
+                matvec=lambda v: self.design.rmatvec(self.d * self.design.matvec(v.ravel() / unit)) / unit,
                 dtype=float,
             )
-            start = self.design.column_norms(self.d) + 1e-3
-            largest = float(eigsh(normal, k=1, v0=start / np.linalg.norm(start))[0][0])
-        return max(largest, np.finfo(float).tiny) * self.loss.curvature_bound
+            # Unequal entries, lest the start be orthogonal to the eigenvector of mirrored columns.
+            start = (norms / unit + 1e-3) * (1.0 + 0.5 * np.cos(np.arange(p)))
+            largest = float(eigsh(normal, k=1, v0=start / np.linalg.norm(start))[0][0]) * unit**2
+        return (largest if largest > 0 else 1.0) * self.loss.curvature_bound
 
     def normalized(self) -> tuple[Problem, np.ndarray]:
         """The same problem for columns of norm one, and the norms.
