@@ -1,0 +1,115 @@
+"""What the first-order solvers (``bcd``, ``dc``, ``prox``) share: checked arguments, step and goal."""
+
+from __future__ import annotations
+
+import numbers
+
+import numpy as np
+
+from .problem import Problem
+
+
+def positive_number(name: str, value) -> float:
+    """``value`` as a float; a ValueError that names the argument unless it is finite and above 0.
+
+    Examples
+    --------
+    >>> from trimreg.solvers.firstorder import positive_number
+    >>> positive_number("eta", 2)
+    2.0
+    """
+    number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+    if not number or not 0 < value < np.inf:
+        raise ValueError(f"{name} must be a positive finite number; got {value!r}")
+    return float(value)
+
+
+def require_trimmed(problem: Problem, solver: str) -> None:
+    """A ValueError unless the penalty trims: the solver is defined for nothing else.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from trimreg.penalties import TrimmedL1
+    >>> from trimreg.solvers.firstorder import require_trimmed
+    >>> require_trimmed(SimpleNamespace(penalty=TrimmedL1(h=1).bind(3)), "bcd")
+    """
+    if problem.penalty.n_free is None:
+        raise ValueError(f"solver {solver!r} needs a penalty that trims; got penalty {problem.penalty!r}")
+
+
+def feasible_start(problem: Problem, theta0) -> np.ndarray:
+    r"""The point nearest to ``theta0`` at which the objective is finite.
+
+    .. math:: \arg\min_\theta \|\theta - \theta^0\| \quad\text{with}\quad \theta_j = 0
+              \text{ where } f_j = \infty, \quad \theta \ge 0 \text{ if the problem asks for it.}
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> import numpy as np
+    >>> from trimreg.penalties import L1
+    >>> from trimreg.solvers.firstorder import feasible_start
+    >>> penalty = L1(penalty_factor=[1.0, 1.0, np.inf]).bind(3)
+    >>> feasible_start(SimpleNamespace(penalty=penalty, n_features=3, positive=True), [1.0, -1.0, 1.0])
+    array([1., 0., 0.])
+    """
+    theta = np.array(theta0, dtype=float)
+    if theta.shape != (problem.n_features,):
+        raise ValueError(f"theta0 must hold {problem.n_features} coefficients; got shape {theta.shape}")
+    if not np.isfinite(theta).all():
+        raise ValueError(f"theta0 must be finite; got {theta[~np.isfinite(theta)][0]}")
+    theta[np.isinf(problem.penalty.thresholds(np.ones_like(theta), 1.0))] = 0.0
+    return np.maximum(theta, 0.0) if problem.positive else theta
+
+
+def step_size(problem: Problem, eta: float | None) -> float:
+    r"""``eta``, or :math:`1/L_f`, the longest step for which every method here is known to descend.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from trimreg.solvers.firstorder import step_size
+    >>> step_size(SimpleNamespace(lipschitz=lambda: 4.0), None)
+    0.25
+    """
+    return 1.0 / problem.lipschitz() if eta is None else eta
+
+
+def stationarity_goal(problem: Problem, tol: float) -> float:
+    r""":math:`tol \cdot \max_j |\nabla_j L(0)|`, what the distance to stationarity must come down to.
+
+    ``tol`` is taken no smaller than 50 times the precision of the design: below it a gradient is rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.designs import as_design
+    >>> from trimreg.losses import Quadratic
+    >>> from trimreg.penalties import L1
+    >>> from trimreg.solvers import Problem
+    >>> from trimreg.solvers.firstorder import stationarity_goal
+    >>> X, y, d = np.eye(2), np.array([1.0, -3.0]), np.array([0.5, 0.5])
+    >>> stationarity_goal(Problem(as_design(X, d), Quadratic(), y, d, L1().bind(2), 0.1), 0.01)
+    0.015
+    """
+    at_zero = problem.gradient(np.zeros(problem.design.shape[0]))
+    scale = float(np.max(np.abs(at_zero), initial=0.0)) or 1.0
+    return max(tol, 50 * float(np.finfo(problem.design.dtype).eps)) * scale
+
+
+def pull(problem: Problem, gradient: np.ndarray) -> np.ndarray:
+    """What the gradient can move: all of it, or only its negative part where ``theta >= 0`` holds.
+
+    Ties between magnitudes, all but always zeros, go to the coordinate with the larger pull. A
+    coordinate at 0 that only its constraint holds back has nothing to gain from being free.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> import numpy as np
+    >>> from trimreg.solvers.firstorder import pull
+    >>> pull(SimpleNamespace(positive=True), np.array([3.0, -1.0]))
+    array([ 0., -1.])
+    """
+    return np.minimum(gradient, 0.0) if problem.positive else gradient
