@@ -32,24 +32,31 @@ def project_capped_simplex(y: np.ndarray, total: float) -> np.ndarray:
         return np.zeros_like(y)
     if total == y.size:
         return np.ones_like(y)
+    eps = np.finfo(float).eps
     low, high = float(y.min()) - 1.0, float(y.max())  # sums to p and to 0
     shift = low + (y.size - total) * (high - low) / y.size
     for _ in range(200):
         moved = y - shift
-        excess = float(np.clip(moved, 0.0, 1.0).sum()) - total
-        if abs(excess) <= 4 * np.finfo(float).eps * y.size:
+        inside = moved[(moved > 0) & (moved < 1)]
+        # The ones are counted, not added up: their rounding, p eps, would hide the last inner weight.
+        excess = (np.count_nonzero(moved >= 1) - total) + float(inside.sum())
+        if abs(excess) <= 4 * eps * max(inside.size, 1):
             break
         if excess > 0:
             low = shift
         else:
             high = shift
-        slope = np.count_nonzero((moved > 0) & (moved < 1))
-        newton = shift + excess / slope if slope else np.inf
+        newton = shift + excess / inside.size if inside.size else np.inf
         following = newton if low < newton < high else 0.5 * (low + high)
         if following == shift:
             break
         shift = following
-    return np.clip(y - shift, 0.0, 1.0)
+    w = np.clip(y - shift, 0.0, 1.0)
+    # A weight of 1 - eps would count as an inner one, and its optimality condition is another.
+    rounding = 8 * eps * max(1.0, abs(shift))
+    w[w <= rounding] = 0.0
+    w[w >= 1.0 - rounding] = 1.0
+    return w
 
 
 def largest(magnitude: np.ndarray, count: int, tie_break: np.ndarray | None = None) -> np.ndarray:

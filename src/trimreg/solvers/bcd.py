@@ -156,15 +156,17 @@ def _algorithm_1(problem, theta, w, tol, eta, tau, record_stationarity):
         }
         if record_stationarity:
             T = series["T"] = penalty.stationarity(theta, w, gradient, alpha, problem.positive)
+            reached = f"sqrt(T) {np.sqrt(T):.3g}"
         else:
             u = (gradient - gradient_before - d / eta)[np.isfinite(threshold)]
             v = alpha * (r - r_before - e / tau)
             T = float(u @ u + v @ v)
+            reached = f"sqrt(T) at most {np.sqrt(T):.3g}"
         yield Step(
             theta,
             w,
             loss + penalty.value(theta, alpha),
             converged=bool(np.sqrt(T) <= goal),
-            message=f"sqrt(T) {np.sqrt(T):.3g}, goal {goal:.3g}",
+            message=f"{reached}, goal {goal:.3g}",
             series=series,
         )
