@@ -25,7 +25,8 @@ class DenseDesign(ScaledMatrix):
         return (self.X @ u.astype(self.dtype)).astype(float, copy=False)
 
     def _transposed_product(self, r):
-        return (self.X.T @ r.astype(self.dtype)).astype(float, copy=False)
+        # r' X, not X' r: BLAS then packs the thin factor instead of X, up to twice as fast
+        return (r.T.astype(self.dtype) @ self.X).T.astype(float, copy=False)
 
     def _take(self, W):
         return self.X.T[W].T if self._by_columns else np.take(self.X, W, axis=1)

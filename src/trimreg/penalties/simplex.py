@@ -75,7 +75,9 @@ def largest(magnitude: np.ndarray, count: int, tie_break: np.ndarray | None = No
         return np.empty(0, dtype=np.intp)
     if count >= magnitude.size:
         return np.arange(magnitude.size)
-    threshold = np.partition(magnitude, magnitude.size - count)[magnitude.size - count]
+    nonzero = magnitude[magnitude > 0]  # sparse vectors: selection is slow among many equal zeros
+    place = nonzero.size - count
+    threshold = np.partition(nonzero, place)[place] if place >= 0 else 0.0
     above = np.flatnonzero(magnitude > threshold)
     tied = np.flatnonzero(magnitude == threshold)
     missing = count - above.size

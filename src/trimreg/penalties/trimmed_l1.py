@@ -77,13 +77,12 @@ class TrimmedL1(Penalty):
         return min(self._h, self._regular.size)
 
     def _value(self, size, alpha, factor):
-        r = factor * size
-        kept = self.n_free
-        if kept == 0:
-            return alpha * r.sum()
-        if kept >= r.size:
+        nonzero = np.flatnonzero(size)
+        if nonzero.size <= self.n_free:
             return 0.0
-        return alpha * np.partition(r, r.size - kept)[: r.size - kept].sum()
+        r = factor[nonzero] * size[nonzero]
+        penalized = r.size - self.n_free
+        return alpha * (np.partition(r, penalized)[:penalized].sum() if self.n_free else r.sum())
 
     def _weights(self, size, alpha, factor, tie):
         weights = np.ones_like(size)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def homotopy(inner, theta, *, growth=2.0, first=0.1, max_stages=24):
+def homotopy(inner, theta, *, growth=1.5, first=0.1, max_stages=48):
     """Yield ``(theta, gradient, weights)`` for rising gamma, ending at weights of zeros and ones.
 
     Parameters

@@ -48,14 +48,18 @@ def coordinate_descent(gram, gradient, theta, threshold, positive, max_epochs, t
 def best_swaps(link, correlation, spare, theta, inverse_diagonal, threshold, gain, partner):
     r"""For every outside coordinate j, the best free coordinate i to exchange it for.
 
-    The model is a quadratic at its minimum over an active set A with Hessian M; i is in the free part of
-    A, j outside A and at zero. Letting j in lowers it by ``c_j^2 / (2 s_j)``, where ``s_j`` is what of column
-    j is not explained by A; it moves ``theta_i`` by ``-K_ji c_j / s_j`` and raises ``[M^-1]_ii`` by
-    ``K_ji^2 / s_j``. Penalizing i by ``t_i |theta_i|`` then costs a Huber function of its new value. Exact as
-    long as the signs of the penalized part of A do not change; with ``t = inf`` (best subset) always.
+    The model is a quadratic at its minimum over an active set A with Hessian M; i is in the free part
+    of A, j outside A and at zero. Letting j in lowers it by ``c_j^2 / (2 s_j)``, where ``s_j`` is what of
+    column j is not explained by A; it moves ``theta_i`` by ``-K_ji c_j / s_j`` and raises ``[M^-1]_ii`` by
+    ``K_ji^2 / s_j``. Penalizing i by ``t_i |theta_i|`` then costs a Huber function of its new value. Exact
+    as long as the signs of the penalized part of A do not change; with ``t = inf`` (best subset) always.
 
-    ``link`` is K (outside x free), ``correlation`` is minus the gradient, ``gain`` and ``partner`` are written.
+    ``link`` is K, its first columns those of ``theta``; ``correlation`` c is minus the gradient. ``gain`` and
+    ``partner`` are written: the best gain of every j, and the position of its i. Since the cost is never
+    negative, ``c_j^2 / (2 s_j)`` bounds the gain; a j whose bound is below the best gain so far gets that
+    bound's sign only: its gain is set to -inf.
     """
+    record = 0.0
     for j in range(link.shape[0]):
         gain[j] = -np.inf
         partner[j] = -1
@@ -64,9 +68,9 @@ def best_swaps(link, correlation, spare, theta, inverse_diagonal, threshold, gai
             continue
         c = correlation[j]
         entry = c * c / (2.0 * s)
-        best = -np.inf
-        which = -1
-        for i in range(link.shape[1]):
+        if entry < 0.25 * record:
+            continue
+        for i in range(theta.size):
             k = link[j, i]
             moved = abs(theta[i] - k * c / s)
             inverse = inverse_diagonal[i] + k * k / s
@@ -75,8 +79,28 @@ def best_swaps(link, correlation, spare, theta, inverse_diagonal, threshold, gai
                 cost = moved * moved / (2.0 * inverse)
             else:
                 cost = t * moved - 0.5 * t * t * inverse
-            if entry - cost > best:
-                best = entry - cost
-                which = i
-        gain[j] = best
-        partner[j] = which
+            if entry - cost > gain[j]:
+                gain[j] = entry - cost
+                partner[j] = i
+        record = max(record, gain[j])
+
+
+@njit(cache=True, fastmath={"contract", "reassoc"})
+def exchange_column(link, slot, leaving, entering, column, correlation, spare, c_leaving, c_entering):
+    r"""Rank-one updates of K, c and s when one column of A is exchanged for another, in place.
+
+    With ``v_k`` the dual basis of the columns of A (``K_jk = x_j' v_k``), the column in ``slot`` leaves by
+    ``v_k -= leaving_k v_slot`` and the new one enters by ``v_k -= entering_k v_new``, where
+    ``v_new = z / s`` and ``column_j = x_j' v_new``. ``c_leaving`` and ``c_entering`` are the two changes of the
+    residual along ``v_slot`` and ``v_new``, divided by the norms of these.
+    """
+    inverse = leaving[slot]  # [M^-1]_slot,slot: the squared norm of v_slot
+    size = entering[slot]  # s, the squared norm of z
+    for j in range(link.shape[0]):
+        old, new = link[j, slot], column[j]
+        for k in range(link.shape[1]):
+            if k != slot:
+                link[j, k] -= old * leaving[k] + new * entering[k]
+        link[j, slot] = new
+        correlation[j] += old * c_leaving - new * c_entering
+        spare[j] += old * old / inverse - new * new * size

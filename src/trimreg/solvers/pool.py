@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 
+_SMALL = 512
+
+
 class GramPool:
     """The Gram matrix ``Z_W' diag(d) Z_W`` over a growing set W of columns.
 
@@ -26,6 +29,8 @@ class GramPool:
         if new.size == 0:
             return
         old = self.members.size
+        if self.design.shape[1] <= _SMALL:  # all columns at once cost less than many small products
+            new = np.flatnonzero(self.place < 0)
         members = np.concatenate([self.members, new])
         if members.size > self._store.shape[0]:
             room = min(max(64, 2 * members.size), self.design.shape[1])

@@ -14,6 +14,9 @@ included, then ends what coordinate descent would crawl over.
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+
 import numpy as np
 from scipy.linalg import lapack
 
@@ -37,7 +40,7 @@ def solve_regularized(matrix, rhs):
     return rhs
 
 
-def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=32):
+def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
     """Minimize over the current support and signs, in place; a coordinate that reaches 0 is dropped.
 
     Unpenalized coordinates belong to the support whatever their value and may change sign.
@@ -65,7 +68,7 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=32):
 def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=100):
     """Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum t |x|``; all arrays in place."""
     for _ in range(max_rounds):
-        coordinate_descent(gram, gradient, theta, threshold, positive, 10, tol)
+        coordinate_descent(gram, gradient, theta, threshold, positive, 50, tol)
         newton_on_support(gram, gradient, theta, threshold, positive)
         residual = subgradient_residual(theta, gradient, threshold, positive)
         if np.max(np.abs(residual), initial=0.0) <= tol:
@@ -94,6 +97,12 @@ class WorkingSetSolver:
         self.alive = problem.design.column_norms(problem.d) > 0
         constant = problem.loss.constant_curvature
         self.pool = GramPool(problem.design, problem.d) if constant else None
+
+    def at_alpha(self, alpha: float) -> WorkingSetSolver:
+        """This solver for another alpha; the Gram pool and all else that does not depend on it is shared."""
+        other = copy.copy(self)
+        other.problem = replace(self.problem, alpha=alpha)
+        return other
 
     def solve(self, theta, threshold, *, tol=None, gradient=None):
         """The minimizer from a warm start; returns ``(theta, eta, gradient, converged)``."""

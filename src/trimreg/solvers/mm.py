@@ -1,0 +1,261 @@
+r"""The default solver: majorize-minimize over the weights, from a good start, then exchanges.
+
+Given theta the weights w follow from the penalty's rule; given w the problem is convex, and is solved to
+its end by working sets (:mod:`trimreg.solvers.workingset`). F falls strictly until the weights repeat
+themselves, at a local minimum. Which one is decided by the start, so for a trimmed penalty there are three parts:
+
+1. **start**: the soft-min homotopy (:mod:`trimreg.solvers.homotopy`), or the point given;
+2. **MM** to a local minimum;
+3. **exchanges** (:mod:`trimreg.solvers.exchange`): splices, single swaps and a few kicks.
+
+``effort="low"`` is MM from the weighted lasso alone; ``"medium"`` is the three parts; ``"high"`` adds the start by
+a path of rising alpha (:mod:`trimreg.solvers.path`), larger splices, more swaps tried and more kicks.
+
+Above the exact-penalty threshold the weighted lasso is zero, so the start is taken at a smaller alpha and
+part 3 is the search over subsets (:mod:`trimreg.solvers.subset`), which scores every single swap exactly: the result is
+then 1-swap optimal, and says so.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .driver import Step
+from .exchange import descend, kick
+from .homotopy import homotopy
+from .path import rising_alpha
+from .polish import SoftSearch
+from .problem import Problem
+from .subset import SubsetSearch
+from .workingset import WorkingSetSolver
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to look for a good basin."""
+
+    homotopy: bool
+    exchanges: bool
+    splices: tuple[int, ...] = (8, 4, 2)
+    trials: int = 6
+    kicks: int = 4
+    kick_share: int = 3
+    subset_kicks: int = 6  # for best subsets a kick costs no pass over X
+    subset_rounds: int = 2
+    rising_alpha: bool = False
+
+
+EFFORTS = {
+    "low": Effort(homotopy=False, exchanges=False),
+    "medium": Effort(homotopy=True, exchanges=True),
+    "high": Effort(
+        True,
+        True,
+        (32, 16, 8, 4, 2),
+        trials=24,
+        kicks=20,
+        subset_kicks=30,
+        subset_rounds=4,
+        rising_alpha=True,
+    ),
+}
+
+#: Where a start is taken when alpha itself is too large for one, in parts of the alpha that zeroes all.
+START_LEVEL = 0.3
+_PATIENCE = 3  # kicks that lead back to the same free set, before kicking ends
+_NARROW = 100  # columns, or four times h if more, among which the subset search looks first
+
+
+def exact_threshold(problem: Problem) -> float:
+    r"""The alpha above which no local minimum of least squares has more than h penalized-kind nonzeros.
+
+    In normalized coordinates a penalized nonzero has ``alpha f_j = |z_j' D r| <= ||y||_D``; so beyond
+    ``max_j ||y||_D / f_j`` there is none.
+    """
+    factor = problem.penalty.thresholds(np.ones(problem.n_features), 1.0)
+    regular = factor[(factor > 0) & np.isfinite(factor)]
+    norm = np.sqrt(2.0 * problem.loss_value(np.zeros_like(problem.y)))
+    return float(norm / regular.min()) if regular.size else 0.0
+
+
+def iterate(problem: Problem, theta0, *, tol=1e-6, rng=None, effort="medium"):
+    """Steps of the default solver; see the module. ``theta0=None`` lets the solver choose its start."""
+    if effort not in EFFORTS:
+        raise ValueError(f"effort must be one of {sorted(EFFORTS)}; got {effort!r}")
+    rng = np.random.default_rng(0) if rng is None else rng
+    normal, norms = problem.normalized()
+    start = None if theta0 is None else theta0 * norms
+    for step in _normalized(normal, start, tol, rng, EFFORTS[effort]):
+        yield replace(step, theta=step.theta / norms)
+
+
+def _normalized(problem, theta0, tol, rng, effort):
+    inner = WorkingSetSolver(problem, tol)
+    if problem.penalty.n_free is None:
+        yield from _majorize_minimize(inner, theta0)
+        return
+    if not problem.loss.constant_curvature:
+        yield from _trimmed_general(inner, theta0, effort)
+        return
+    yield from _trimmed_quadratic(inner, theta0, rng, effort)
+
+
+# -- MM alone: any penalty, any loss ------------------------------------------------------------------
+
+
+def _majorize_minimize(inner, theta, weights=None, fresh_tol=None):
+    """Weights, inner problem, weights, ... until the weights of the solution leave it optimal."""
+    from ..penalties.base import subgradient_residual
+
+    problem, penalty = inner.problem, inner.problem.penalty
+    goal = inner.scale * inner.tol
+    if theta is None:
+        theta = np.zeros(problem.n_features)
+        if weights is None and penalty.n_free is None:
+            # theta = 0 gives a folded concave penalty its full weights: the first problem is the lasso
+            weights = penalty.weights(theta, problem.alpha)
+    if weights is None:
+        gradient = problem.gradient(problem.predictor(theta))
+        weights = penalty.weights(theta, problem.alpha, gradient)
+    objective = np.inf
+    while True:
+        theta, eta, gradient, solved = inner.solve(theta, penalty.thresholds(weights, problem.alpha))
+        previous, objective = objective, problem.objective(theta, eta)
+        weights = penalty.weights(theta, problem.alpha, gradient)
+        threshold = penalty.thresholds(weights, problem.alpha)
+        residual = subgradient_residual(theta, gradient, threshold, problem.positive)
+        worst = float(np.max(np.abs(residual), initial=0.0))
+        # The second test is rounding's: F cannot fall any more although the tolerance asks for it.
+        done = solved and (worst <= goal or objective > previous - 1e-14 * abs(previous))
+        message = f"largest violation {worst:.3g}, goal {goal:.3g}"
+        yield Step(theta, weights, objective, converged=done, message=message)
+        if done or not solved:
+            return
+
+
+def _trimmed_general(inner, theta0, effort):
+    """Trimming a loss whose curvature changes: start and MM, without exchanges."""
+    theta, weights = theta0, None
+    if theta0 is None:
+        theta, _, weights = yield from _start(inner, effort)
+    yield from _majorize_minimize(inner, theta, weights)
+
+
+# -- trimmed least squares ------------------------------------------------------------------------------
+
+
+def _trimmed_quadratic(inner, theta0, rng, effort):
+    problem, penalty = inner.problem, inner.problem.penalty
+    n = problem.design.shape[0]
+    exact = problem.alpha >= exact_threshold(problem)
+    if theta0 is None:
+        theta, gradient, _ = yield from _start(inner, effort)
+    else:
+        theta, gradient = theta0, problem.gradient(problem.predictor(theta0))
+    weights = penalty.weights(theta, problem.alpha, gradient)
+    levels = penalty.thresholds(np.ones_like(theta), 1.0)
+    free = np.flatnonzero((weights == 0) & (levels > 0))
+    if penalty.n_free >= n and not problem.positive:
+        yield from _interpolate(inner, theta, weights)
+        return
+    searchable = not problem.positive and effort.exchanges and penalty.n_free > 0
+    if not searchable:
+        if exact:
+            theta = np.where(weights > 0, 0.0, theta)
+        yield from _majorize_minimize(inner, theta, weights)
+        return
+    if exact:
+        search = SubsetSearch(inner, free)
+        for _ in range(effort.subset_rounds):
+            narrow = search.narrowed(inner, max(_NARROW, 4 * search.size))
+            settled = yield from _exchange(narrow, rng, effort, effort.subset_kicks)
+            search.move_to(narrow.solution()[1])
+            yield from _descend(search, splices=(), trials=effort.trials)
+            if settled:
+                break
+        search.refresh()  # the last word is had without the rounding of updates
+        yield from _descend(search, splices=(), trials=effort.trials)
+        certified = True
+    else:
+        search = SoftSearch(inner, theta, free)
+        yield from _exchange(search, rng, effort, effort.kicks)
+        certified = None
+    theta, free = search.solution()
+    weights = np.ones(problem.n_features)
+    weights[free] = 0.0
+    weights[levels == 0] = 0.0
+    for step in _majorize_minimize(inner, theta, weights):
+        yield replace(step, swap_optimal=certified if step.converged else None)
+
+
+def _exchange(search, rng, effort, kicks):
+    """Splices, swaps and kicks, a step each; returns whether kicks kept leading back to the same set."""
+    yield from _descend(search, splices=effort.splices, trials=effort.trials)
+    returns = 0
+    for _ in range(kicks if search.free.size > 1 else 0):
+        returns += not kick(search, rng, effort.kick_share)
+        yield _where(search)
+        if returns == _PATIENCE:
+            return True
+    return False
+
+
+def _descend(search, **how):
+    for _ in descend(search, **how):
+        yield _where(search)
+
+
+def _where(search):
+    theta, free = search.solution()
+    weights = np.ones(theta.size)
+    weights[free] = 0.0
+    return Step(theta, weights, search.objective, message="exchanging free coordinates")
+
+
+def _start(inner, effort):
+    """A start for MM; a generator of steps that returns ``(theta, gradient, weights)``."""
+    problem, penalty = inner.problem, inner.problem.penalty
+    zero = np.zeros(problem.n_features)
+    factor = penalty.thresholds(np.ones_like(zero), 1.0)
+    regular = (factor > 0) & np.isfinite(factor)
+    top = np.max(np.abs(inner.gradient_at_zero[regular]) / factor[regular], initial=0.0)
+    alpha = min(problem.alpha, START_LEVEL * top) if penalty.n_free else problem.alpha
+    softened = inner.at_alpha(alpha)
+    if effort.homotopy and alpha == problem.alpha:
+        theta, gradient, weights = zero, inner.gradient_at_zero, penalty.uniform_weights()
+        for theta, gradient, weights in homotopy(softened, zero):
+            yield Step(theta, weights, problem.objective(theta), message="homotopy")
+        if effort.rising_alpha:
+            theta, gradient = rising_alpha(softened, theta, gradient)
+        return theta, gradient, penalty.weights(theta, alpha, gradient)
+    # The weighted lasso, then MM at that alpha; loosely, for it is only a start.
+    loose = max(1e-3, inner.tol) if alpha < problem.alpha else inner.tol
+    weights = np.ones(problem.n_features)
+    for _ in range(5):
+        theta, _, gradient, _ = softened.solve(zero, penalty.thresholds(weights, alpha), tol=loose)
+        previous, weights = weights, penalty.weights(theta, alpha, gradient)
+        zero = theta
+        if np.array_equal(weights, previous) or alpha == problem.alpha:
+            break
+    yield Step(theta, weights, problem.objective(theta), message="start")
+    return theta, gradient, weights
+
+
+def _interpolate(inner, theta, weights):
+    """With h >= n free coordinates the fit is perfect and not unique: the one of least norm."""
+    problem = inner.problem
+    warnings.warn(
+        f"h = {problem.penalty.n_free} is not below the number of samples {problem.design.shape[0]}: the free "
+        "coefficients are not determined; the solution of least norm is returned",
+        UserWarning,
+        stacklevel=2,
+    )
+    free = np.flatnonzero((weights == 0) & inner.alive)
+    root = np.sqrt(problem.d)
+    block = problem.design.columns(free).astype(float) * root[:, None]
+    theta = np.zeros(problem.n_features)
+    theta[free] = np.linalg.lstsq(block, root * problem.y, rcond=None)[0]
+    yield from _majorize_minimize(inner, theta, weights)

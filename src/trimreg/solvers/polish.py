@@ -1,0 +1,163 @@
+r"""Exchanges under a finite penalty: which coordinates are free decides the basin.
+
+At a local minimum with free set S and penalized nonzeros P, all derivatives vanish on the active set
+``A = S + P`` for fixed signs, so the objective is a quadratic there and the effect of an exchange (i of S becomes
+penalized, j becomes free) has a closed form: see :func:`trimreg.solvers.kernels.best_swaps` for j outside A. For j in
+P, freeing it gains ``t_j |theta_j| + t_j^2 [M^-1]_jj / 2`` and moves ``theta_i`` by ``t_j sign(theta_j) [M^-1]_ij``. The
+forms are exact while signs hold; so they rank the exchanges, and the ones that are tried are refitted and kept only
+if the objective falls.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import lapack
+
+from ..penalties.base import subgradient_residual
+from .exchange import Exchanges
+from .kernels import best_swaps
+from .workingset import minimize_block
+
+
+def huber_cost(theta, inverse, threshold):
+    """Least rise of a quadratic with curvature ``1/inverse`` at its minimum theta when ``t |theta|`` is added."""
+    size = np.abs(theta)
+    clipped = np.minimum(size, threshold * inverse)
+    return clipped * size / inverse - clipped**2 / (2.0 * inverse)
+
+
+class SoftSearch:
+    """A free set, the local minimum that it leads to, and the exchanges that improve it.
+
+    Parameters
+    ----------
+    inner : WorkingSetSolver
+        Of a problem with constant curvature in normalized coordinates.
+    theta : ndarray
+        A start for the first settling.
+    free : ndarray of int
+    """
+
+    certifies = False
+    max_outside = 256  # candidates outside the active set that are scored, by size of their gradient
+
+    def __init__(self, inner, theta, free):
+        self.inner = inner
+        self.problem = inner.problem
+        self.levels = self.problem.penalty.thresholds(np.ones(inner.problem.n_features), self.problem.alpha)
+        self.theta = theta
+        self.move_to(free)
+
+    def move_to(self, free):
+        """Settle from this free set: MM steps to a local minimum, whose free set is kept."""
+        self.objective = np.inf
+        self._settle(self.theta, free)
+
+    def _settle(self, theta, free):
+        inner, problem, penalty = self.inner, self.problem, self.problem.penalty
+        goal = inner.scale * inner.tol
+        threshold = self.levels.copy()
+        threshold[free] = 0.0
+        while True:
+            theta, eta, gradient, self.solved = inner.solve(theta, threshold)
+            weights = penalty.weights(theta, problem.alpha, gradient)
+            self.theta, self.gradient, self.weights = theta, gradient, weights
+            self.loss = problem.loss_value(eta)
+            previous, self.objective = self.objective, self.loss + penalty.value(theta, problem.alpha)
+            threshold = penalty.thresholds(weights, problem.alpha)
+            residual = subgradient_residual(theta, gradient, threshold, problem.positive)
+            if np.max(np.abs(residual), initial=0.0) <= goal:
+                break
+            if self.objective > previous - 1e-13 * abs(previous):  # rounding: no descent is left
+                break
+        self.free = np.flatnonzero((threshold == 0) & (self.levels > 0) & inner.alive)
+
+    def exchanges(self) -> Exchanges:
+        inner, pool = self.inner, self.inner.pool
+        theta, levels, S = self.theta, self.levels, self.free
+        active = (theta != 0) | (levels == 0)
+        active &= inner.alive
+        penalized = active & (levels > 0)
+        penalized[S] = False
+        P = np.flatnonzero(penalized)
+        active[S] = True
+        always = np.flatnonzero((levels == 0) & inner.alive)
+        A = np.concatenate([S, P, always])
+        O = np.flatnonzero(~active & inner.alive & np.isfinite(levels))
+        if O.size > self.max_outside:
+            O = np.sort(O[np.argpartition(-np.abs(self.gradient[O]), self.max_outside)[: self.max_outside]])
+        inverse = self._inverse(pool.block(A))
+        diagonal = np.diagonal(inverse)
+        h = S.size
+        gain = np.full(O.size + P.size, -np.inf)
+        partner = np.zeros(gain.size, dtype=np.int64)
+        entry = np.zeros(gain.size)
+        if O.size:
+            cross = pool.block(O, A)
+            link = cross @ inverse
+            spare = 1.0 - np.einsum("ij,ij->i", cross, link)
+            spare[spare < 1e-9] = 0.0
+            pull = -self.gradient[O]
+            np.divide(pull**2, 2.0 * spare, out=entry[: O.size], where=spare > 0)
+            best_swaps(
+                link, pull, spare, theta[S], np.ascontiguousarray(diagonal[:h]), levels[S],
+                gain[: O.size], partner[: O.size],
+            )  # fmt: skip
+        if P.size and h:
+            q = np.arange(h, h + P.size)
+            shift = levels[P] * np.sign(theta[P])
+            entry[O.size :] = levels[P] * np.abs(theta[P]) + 0.5 * levels[P] ** 2 * diagonal[q]
+            moved = theta[S] + shift[:, None] * inverse[q, :h]
+            net = entry[O.size :, None] - huber_cost(moved, diagonal[:h], levels[S])
+            partner[O.size :] = net.argmax(axis=1)
+            gain[O.size :] = net.max(axis=1)
+        self._active, self._is_active = A, active
+        cost = huber_cost(theta[S], diagonal[:h], levels[S])
+        return Exchanges(S, cost, np.concatenate([O, P]), entry, gain, partner)
+
+    @staticmethod
+    def _inverse(matrix):
+        for ridge in (0.0, 1e-10, 1e-6):
+            shifted = matrix + ridge * np.eye(len(matrix)) if ridge else matrix
+            factor, info = lapack.dpotrf(shifted, lower=1, clean=0)
+            if info == 0:
+                break
+        inverse = lapack.dpotri(factor, lower=1)[0]
+        return np.tril(inverse) + np.tril(inverse, -1).T
+
+    def attempt(self, leave, enter) -> bool:
+        """Refit with these exchanged, on the active set alone; if F falls, settle there."""
+        problem = self.problem
+        new = enter[~self._is_active[enter]]
+        W = np.concatenate([self._active, new])
+        threshold = self.levels.copy()
+        threshold[self.free] = 0.0
+        threshold[leave] = self.levels[leave]
+        threshold[enter] = 0.0
+        local, gradient = self.theta[W], self.gradient[W]
+        minimize_block(
+            self.inner.pool.block(W), gradient, local, threshold[W], problem.positive, 1e-4 * self.inner.scale
+        )
+        moved = local - self.theta[W]
+        # The quadratic's change by the mean of its gradients at both ends; its penalty with S fixed
+        # bounds the trimmed one from above.
+        value = self.loss + 0.5 * moved @ (gradient + self.gradient[W]) + threshold[W] @ np.abs(local)
+        if not value < self.objective - 1e-9 * abs(self.objective):
+            return False
+        theta = self.theta.copy()
+        theta[W] = local
+        self._settle(theta, np.flatnonzero(threshold == 0))
+        return True
+
+    def refresh(self):
+        """Nothing here accumulates rounding."""
+
+    def save(self):
+        kept = ("theta", "gradient", "weights", "loss", "objective", "free", "solved")
+        return {name: getattr(self, name) for name in kept}
+
+    def restore(self, state):
+        self.__dict__.update(state)
+
+    def solution(self):
+        return self.theta, self.free

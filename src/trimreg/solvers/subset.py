@@ -1,0 +1,295 @@
+r"""Best subset of size h for least squares, by exchanges that are all scored exactly.
+
+Above the exact-penalty threshold a local minimum of the trimmed problem is a least-squares fit on its
+free set S, with zeros elsewhere. In coordinates with columns of norm one, for the active set A (S and the
+features that are never penalized), ``M = Z_A' D Z_A`` and the dual basis ``V = Z_A M^-1``, three arrays decide every
+exchange:
+
+====================  =========================================================================
+``K = Z' D V``        ``K_ji``: how much of column i of A column j would take over
+``c = Z' D r``        correlations with the residual
+``s_j``               the squared norm of what A leaves unexplained of column j
+====================  =========================================================================
+
+All ``h (p - h)`` single swaps are scored from them at once, so that "no swap lowers the objective" is
+checked and not sampled. After a swap the three are updated by rank-one corrections for one pass over X;
+they are rebuilt from Gram columns after a larger exchange, and before the last check.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import lapack
+
+from .exchange import Exchanges
+from .kernels import best_swaps, exchange_column
+
+_DEPENDENT = 1e-9  # a column of norm one with less than this left unexplained counts as dependent
+_BATCH = 6  # Gram columns fetched at once: a thin product costs little more than a single one
+
+
+class GramColumns:
+    """Columns ``Z' D z_j`` of the full Gram matrix, each computed once: a pass over X, less in a batch."""
+
+    def __init__(self, design, d):
+        self.design = design
+        self.d = d
+        self.place = np.full(design.shape[1], -1, dtype=np.intp)
+        self.count = 0
+        self._rows = np.empty((0, design.shape[1]))
+
+    def require(self, W):
+        new = W[self.place[W] < 0]
+        if new.size == 0:
+            return
+        end = self.count + new.size
+        if end > len(self._rows):
+            grown = np.empty((max(32, end + self.count // 2), self.design.shape[1]))
+            grown[: self.count] = self._rows[: self.count]
+            self._rows = grown
+        self._rows[self.count : end] = self.design.gram(None, self.d, new).T
+        self.place[new] = np.arange(self.count, end)
+        self.count = end
+
+    def rows(self, W, likely=None):
+        """``Z_W' D Z``, of shape (len(W), p); columns of ``likely`` are fetched along if one is missing."""
+        if likely is not None and (self.place[W] < 0).any():
+            W_and_likely = np.concatenate([W, likely[~np.isin(likely, W)]])
+            self.require(W_and_likely[: max(_BATCH, len(W))])
+        self.require(W)
+        return self._rows[self.place[W]]
+
+
+class GramBlock:
+    """The same for a few columns of the design only, whose Gram matrix is at hand."""
+
+    def __init__(self, gram):
+        self.gram = gram
+
+    def rows(self, W, likely=None):
+        return self.gram[W]
+
+
+def independent(gram: np.ndarray) -> np.ndarray:
+    """Positions of a largest well-conditioned set of columns, by Cholesky with pivoting."""
+    _, pivot, rank, _ = lapack.dpstrf(gram, lower=1, tol=_DEPENDENT)
+    return np.sort(pivot[:rank] - 1)
+
+
+class SubsetSearch:
+    """A free set, the least-squares fit on it, and the moves that improve it.
+
+    Parameters
+    ----------
+    inner : WorkingSetSolver
+        Of a least-squares problem in normalized coordinates; lends its Gram pool.
+    free : ndarray of int
+        The free set to start from; dependent columns are dropped, and vacant places filled.
+    universe : ndarray of int, optional
+        The columns that the search may use; all of them by default. Indices inside the search are
+        positions in the universe; :meth:`solution` and ``free`` in the constructor speak of the design's.
+    """
+
+    def __init__(self, inner, free, universe=None):
+        problem = inner.problem
+        limits = problem.penalty.thresholds(np.ones(problem.n_features), 1.0)
+        self.certifies = universe is None  # "no swap is left" means something over all columns only
+        self.energy = 2.0 * problem.loss_value(np.zeros_like(problem.y))
+        self.size = problem.penalty.n_free
+        self.n_features = problem.n_features
+        self.universe = np.arange(problem.n_features) if universe is None else universe
+        self.pool = inner.pool
+        if universe is None:
+            self.columns = GramColumns(problem.design, problem.d)
+        else:
+            self.columns = GramBlock(self.pool.block(universe))
+        self.target = -inner.gradient_at_zero[self.universe]
+        alive, limits = inner.alive[self.universe], limits[self.universe]
+        self.eligible = alive & np.isfinite(limits) & (limits > 0)
+        self.always = np.flatnonzero((limits == 0) & alive)
+        if self.always.size:
+            self.always = self.always[independent(self._gram(self.always))]
+        place = np.full(problem.n_features, -1)
+        place[self.universe] = np.arange(self.universe.size)
+        self.move_to(place[free])
+
+    def narrowed(self, inner, count) -> SubsetSearch:
+        """The search over the ``count`` columns that gain most on entering, and those that are in."""
+        entry = self._entries()
+        best = np.argpartition(-entry, count)[:count] if count < entry.size else np.arange(entry.size)
+        best = best[entry[best] > 0]
+        return SubsetSearch(inner, self.free, np.union1d(best, self.A))
+
+    # -- the fit -----------------------------------------------------------------------------------
+
+    def _gram(self, A):
+        if self.certifies:
+            return self.pool.block(A)
+        return self.columns.gram[A[:, None], A]
+
+    def _explained(self, A):
+        """Cholesky factor, coefficients and explained energy of the fit on A; None if dependent."""
+        factor, info = lapack.dpotrf(self._gram(A), lower=1, clean=0)
+        if info or np.diagonal(factor).min(initial=1.0) ** 2 < _DEPENDENT:
+            return None
+        theta = lapack.dpotrs(factor, self.target[A], lower=1)[0]
+        return factor, theta, float(self.target[A] @ theta)
+
+    @property
+    def objective(self):
+        return 0.5 * (self.energy - self.explained)
+
+    def move_to(self, free):
+        """Fit on this free set and rebuild K, c and s; fill vacant places by the best entries."""
+        free = free[self.eligible[free]]
+        A = np.concatenate([free, self.always])
+        fit = self._explained(A) if A.size else None
+        if A.size and fit is None:
+            # The features that are never penalized come first: pivots must not drop them.
+            order = np.concatenate([self.always, free])
+            kept = order[independent(self._gram(order))]
+            free = kept[~np.isin(kept, self.always)]
+            A = np.concatenate([free, self.always])
+            fit = self._explained(A)
+            while fit is None:  # pragma: no cover - pivoting has already dropped what is dependent
+                free = free[:-1]
+                A = np.concatenate([free, self.always])
+                fit = self._explained(A)
+        self.free, self.A = free, A
+        self._rebuild(fit)
+        self._fill()
+
+    def _rebuild(self, fit=None):
+        p = self.target.size
+        outside = self.eligible.astype(float)
+        if self.A.size == 0:
+            self.theta, self.explained, self.inverse = np.empty(0), 0.0, np.empty((0, 0))
+            self.link, self.correlation, self.spare = np.empty((p, 0)), self.target.copy(), outside
+            return
+        factor, self.theta, self.explained = fit or self._explained(self.A)
+        inverse = lapack.dpotri(factor, lower=1)[0]
+        self.inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        gram = self.columns.rows(self.A)
+        self.link = np.ascontiguousarray(gram.T @ self.inverse)
+        self.correlation = self.target - self.theta @ gram
+        self.spare = outside - np.einsum("ij,ji->j", gram, self.link)
+        self._close()
+
+    def _close(self):
+        """Columns of A, and those that A explains, are no candidates."""
+        self.spare[(self.spare < _DEPENDENT) | ~self.eligible] = 0.0
+        self.spare[self.A] = 0.0
+
+    def _entries(self):
+        entry = np.zeros_like(self.spare)
+        np.divide(self.correlation**2, 2.0 * self.spare, out=entry, where=self.spare > 0)
+        return entry
+
+    def _fill(self):
+        """While there are vacant places and columns that lower the objective, take the best."""
+        while self.free.size < self.size:
+            entry = self._entries()
+            vacant = self.size - self.free.size
+            order = np.argsort(-entry, kind="stable")[: max(1, vacant // 2)]
+            best = order[entry[order] > self._negligible()]
+            while best.size and self._explained(np.concatenate([self.A, best])) is None:
+                best = best[: best.size // 2]
+            if best.size == 0:
+                return
+            self.free = np.concatenate([self.free, best])
+            self.A = np.concatenate([self.free, self.always])
+            self._rebuild()
+
+    def _negligible(self):
+        return 1e-12 * self.energy
+
+    # -- moves ---------------------------------------------------------------------------------------
+
+    def exchanges(self) -> Exchanges:
+        """Every candidate with what it gains on entering, alone and in its best single swap."""
+        h = self.free.size
+        gain = np.empty(self.target.size)
+        partner = np.empty(self.target.size, dtype=np.int64)
+        diagonal = np.ascontiguousarray(np.diagonal(self.inverse)[:h])
+        if h:
+            no_penalty_is_enough = np.full(h, np.inf)
+            best_swaps(
+                self.link, self.correlation, self.spare, self.theta[:h], diagonal,
+                no_penalty_is_enough, gain, partner,
+            )  # fmt: skip
+        else:
+            gain.fill(-np.inf)
+        loss_on_leaving = self.theta[:h] ** 2 / (2.0 * diagonal)
+        every = np.arange(self.target.size)
+        self._likely = np.argpartition(-gain, min(_BATCH, gain.size) - 1)[:_BATCH]
+        return Exchanges(self.free, loss_on_leaving, every, self._entries(), gain, partner)
+
+    def attempt(self, leave, enter) -> bool:
+        """Exchange these, if the refitted objective falls."""
+        free = np.concatenate([self.free[~np.isin(self.free, leave)], enter])
+        fit = self._explained(np.concatenate([free, self.always]))
+        if fit is None or not fit[2] > self.explained + self._negligible():
+            return False
+        if leave.size == 1 and enter.size == 1:
+            self._swap(int(np.flatnonzero(self.free == leave[0])[0]), int(enter[0]), fit)
+        else:
+            self.free, self.A = free, np.concatenate([free, self.always])
+            self._rebuild(fit)
+        return True
+
+    def _swap(self, slot, enter, fit):
+        """One column for another by rank-one updates: one new Gram column, O(p h) of work."""
+        inverse, theta = self.inverse, self.theta
+        pivot = inverse[slot, slot]
+        leaving = inverse[:, slot] / pivot
+        without = inverse - np.outer(leaving, inverse[slot])
+        entering = self.link[enter] - self.link[enter, slot] * leaving
+        entering[slot] = 0.0
+        c_leaving = theta[slot] / pivot
+        theta_without = theta - theta[slot] * leaving
+        size = self.spare[enter] + self.link[enter, slot] ** 2 / pivot
+        c_new = self.correlation[enter] + self.link[enter, slot] * c_leaving
+        # Z' D z for the part z of the new column that A without `slot` does not explain
+        residual_column = self.columns.rows(np.array([enter]), self._likely)[
+            0
+        ] - entering @ self.columns.rows(self.A)
+        column = residual_column / size
+
+        self.inverse = without + np.outer(entering, entering) / size
+        self.inverse[slot] = self.inverse[:, slot] = -entering / size
+        self.inverse[slot, slot] = 1.0 / size
+        self.theta = theta_without - entering * (c_new / size)
+        self.theta[slot] = c_new / size
+        leaving, entering = leaving.copy(), entering.copy()
+        leaving[slot], entering[slot] = pivot, size
+        gone = self.free[slot]
+        self.free = self.free.copy()
+        self.free[slot] = enter
+        self.A = np.concatenate([self.free, self.always])
+        exchange_column(
+            self.link, slot, leaving, entering, column, self.correlation, self.spare, c_leaving, c_new
+        )
+        self.spare[gone] = 1.0 - self.link[gone] @ self.columns.rows(self.A)[:, gone]
+        self._close()
+        self.explained = fit[2]
+
+    def save(self):
+        # K, c and s are updated in place by swaps; everything else is replaced, never written into.
+        moving = ("link", "correlation", "spare")
+        kept = ("free", "A", "theta", "explained", "inverse")
+        return {name: getattr(self, name).copy() for name in moving} | {
+            name: getattr(self, name) for name in kept
+        }
+
+    def restore(self, state):
+        self.__dict__.update(state)
+
+    def refresh(self):
+        """Rebuild K, c and s from Gram columns, free of accumulated rounding."""
+        self._rebuild()
+
+    def solution(self):
+        """The coefficients and the free set, for the whole design."""
+        theta = np.zeros(self.n_features)
+        theta[self.universe[self.A]] = self.theta
+        return theta, np.sort(self.universe[self.free])
