@@ -64,14 +64,15 @@ def test_projection_of_long_vectors(p, scale, free):
     np.testing.assert_allclose(w, project_by_breakpoints(y, total), atol=1e-7)
 
 
-@pytest.mark.parametrize("p", [5, 100_000])
-@pytest.mark.parametrize("gap", [0.0, 1e-13, 1e-3])
-def test_projection_of_a_vertex_is_exactly_the_vertex(p, gap):
+@pytest.mark.parametrize(("p", "trials"), [(5, 10), (25, 300), (100_000, 3)])
+@pytest.mark.parametrize("gap", [0.0, 1e-16, 1e-13, 1e-3])
+def test_projection_of_a_vertex_is_exactly_the_vertex(p, trials, gap):
     # Exactly: a weight of 1 - 1e-16 is an inner one to the optimality conditions.
     rng = np.random.default_rng(p)
-    vertex = (np.arange(p) % 3 > 0).astype(float)
-    y = vertex + gap * (vertex - 0.5) * rng.random(p)
-    np.testing.assert_array_equal(project_capped_simplex(y, int(vertex.sum())), vertex)
+    for shift in np.r_[0.0, 10 * rng.standard_normal(trials)]:
+        vertex = (rng.permutation(p) % 3 > 0).astype(float)
+        y = vertex + gap * (vertex - 0.5) * rng.random(p) + shift
+        np.testing.assert_array_equal(project_capped_simplex(y, int(vertex.sum())), vertex)
 
 
 @pytest.mark.parametrize("total", [-1, 4, np.nan])

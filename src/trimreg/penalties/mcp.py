@@ -50,4 +50,4 @@ class MCP(FoldedConcave):
         end = self._end(level)
         curvature = 1.0 - step / self.gamma
         inside = (size - step * level) / curvature if curvature != 0 else np.zeros_like(size)
-        return (np.clip(inside, 0.0, end), np.where(np.isfinite(end), end, size))
+        return (np.clip(inside, 0.0, end),)

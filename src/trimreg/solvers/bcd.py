@@ -140,8 +140,7 @@ def _algorithm_1(problem, theta, w, tol, eta, tau, record_stationarity):
         z = theta - eta * gradient
         if problem.positive:
             z = np.maximum(z, 0.0)
-        threshold = penalty.thresholds(w_next, alpha)
-        theta_next = soft_threshold(z, eta * threshold)
+        theta_next = soft_threshold(z, eta * penalty.thresholds(w_next, alpha))
         # k <- k + 1
         d, e = theta_next - theta, w_next - w
         theta, w = theta_next, w_next
@@ -158,7 +157,7 @@ def _algorithm_1(problem, theta, w, tol, eta, tau, record_stationarity):
             T = series["T"] = penalty.stationarity(theta, w, gradient, alpha, problem.positive)
             reached = f"sqrt(T) {np.sqrt(T):.3g}"
         else:
-            u = (gradient - gradient_before - d / eta)[np.isfinite(threshold)]
+            u = gradient - gradient_before - d / eta
             v = alpha * (r - r_before - e / tau)
             T = float(u @ u + v @ v)
             reached = f"sqrt(T) at most {np.sqrt(T):.3g}"
