@@ -1,0 +1,120 @@
+"""The paper's measure of stationarity, recomputed from the data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._point import read_point, vector
+
+
+def stationarity(
+    X,
+    y,
+    coef,
+    *,
+    penalty,
+    alpha,
+    weights=None,
+    intercept=0.0,
+    loss="quadratic",
+    sample_weight=None,
+    fit_intercept=False,
+    standardize=False,
+    positive=False,
+) -> float:
+    r"""The paper's :math:`T(\theta, w)`: the squared distance of 0 from the subdifferential of F.
+
+    With ``g`` the gradient of the loss in theta and ``r_j = f_j |theta_j|``,
+
+    .. math:: T(\theta, w) = \sum_j \mathrm{dist}^2\bigl(-g_j,\ \alpha f_j w_j\, \partial|\theta_j|\bigr)
+              + \min_{\mu,\, s \in N(w)} \|\alpha r + \mu 1 + s\|^2
+              + \Bigl(\frac{\partial L}{\partial b}\Bigr)^2,
+
+    where ``N(w)`` is the normal cone of the box ``0 <= w <= 1`` and the last term is there if an
+    intercept b is fitted. A penalty whose weights are not variables (l1, MCP, SCAD) has no second term.
+    The derivatives are taken in the coordinates of the penalty: for the columns ``(x_j - m_j) / s_j``,
+    centred if an intercept is fitted and divided by their deviation if ``standardize``.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, p)
+    y : array-like of shape (n,)
+    coef : array-like of shape (p,)
+        Coefficients in the units of X. That of a column that takes no part (constant where an intercept is
+        fitted, or zero) counts as 0.
+    penalty : Penalty or str
+        For example ``TrimmedL1(h)``.
+    alpha : float
+        Strength of the penalty, for a loss that is a mean over samples.
+    weights : array-like of shape (p,), optional
+        ``w``. By default the weights that the penalty gives at theta, which are optimal there.
+    intercept : float
+    loss : str or loss object
+    sample_weight : array-like of shape (n,), optional
+    fit_intercept, standardize : bool
+        Whether the intercept is free, and whether the penalty acts on standardized coefficients.
+    positive : bool
+        Whether ``theta >= 0`` is required.
+
+    Returns
+    -------
+    float
+        Zero at a stationary pair; inf at a point outside the domain of F (a negative coefficient under
+        ``positive``, a nonzero one of an excluded feature), where the subdifferential is empty.
+
+    References
+    ----------
+    Yun, Zheng, Yang, Lozano and Aravkin, M-estimation with the trimmed l1 penalty: the definition of
+    stationarity that the convergence theorem of Algorithm 1 bounds. Closed form: see
+    :func:`trimreg.penalties.distance_to_optimal_weights`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.diagnostics import stationarity
+    >>> from trimreg.penalties import TrimmedL1
+    >>> X = 2.0 * np.eye(4)
+    >>> y = np.array([4.0, 1.0, 0.0, 0.0])
+    >>> stationarity(X, y, [2.0, 0.0, 0.0, 0.0], penalty=TrimmedL1(h=1), alpha=0.75)
+    0.0
+    >>> stationarity(X, y, [0.0, 0.5, 0.0, 0.0], penalty=TrimmedL1(h=1), alpha=0.75)  # |g| = 2 there
+    1.5625
+    """
+    point = read_point(
+        X,
+        y,
+        coef,
+        penalty=penalty,
+        alpha=alpha,
+        intercept=intercept,
+        loss=loss,
+        sample_weight=sample_weight,
+        fit_intercept=fit_intercept,
+        standardize=standardize,
+        positive=positive,
+    )
+    if point.positive and (point.theta < 0).any():
+        return np.inf
+    if weights is None:
+        weights = point.penalty.weights(point.theta, point.alpha, point.gradient)
+    else:
+        weights = _feasible_weights(weights, point)
+    distance = point.penalty.stationarity(point.theta, weights, point.gradient, point.alpha, point.positive)
+    return float(distance + point.intercept_derivative**2)
+
+
+def _feasible_weights(weights, point):
+    """``weights``, if they lie in S to rounding; outside it F has no finite value."""
+    weights = vector("weights", weights, point.theta.size)
+    slack = np.sqrt(np.finfo(float).eps)
+    if (weights < -slack).any() or (weights > 1 + slack).any():
+        raise ValueError("weights must lie between 0 and 1")
+    n_free = point.penalty.n_free
+    regular = (point.factor > 0) & np.isfinite(point.factor)
+    count = int(np.count_nonzero(regular))
+    if n_free is not None and abs(weights[regular].sum() - (count - n_free)) > slack * max(count, 1):
+        raise ValueError(
+            f"weights must sum to {count - n_free}, the number of penalized features that are not free; "
+            f"got {weights[regular].sum():g}"
+        )
+    return weights
