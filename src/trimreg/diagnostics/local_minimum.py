@@ -1,0 +1,237 @@
+"""Whether a point is a local minimum of the trimmed objective: necessary and sufficient conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..penalties import TrimmedL1, subgradient_residual
+from ._point import best_constant, number, read_point
+
+_EPS = float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True)
+class LocalMinimumCheck:
+    """The answer of :func:`is_local_minimum`; true in a boolean context if and only if it holds.
+
+    Attributes
+    ----------
+    holds : bool
+    coordinate : int or None
+        The first feature that violates its condition; None if all hold, or if only the intercept fails.
+    reason : str
+        The condition that it violates, in words.
+    violation : float
+        By how much, relative to the scale of ``tol``: more than ``tol`` is a violation. If all conditions
+        hold, the largest of them.
+    """
+
+    holds: bool
+    coordinate: int | None
+    reason: str
+    violation: float
+
+    def __bool__(self) -> bool:
+        return self.holds
+
+
+def is_local_minimum(
+    X,
+    y,
+    coef,
+    *,
+    penalty,
+    alpha,
+    intercept=0.0,
+    loss="quadratic",
+    sample_weight=None,
+    fit_intercept=False,
+    standardize=False,
+    positive=False,
+    tol=1e-6,
+) -> LocalMinimumCheck:
+    r"""Whether ``coef`` is a local minimum of :math:`F = L + \alpha \sum_{j > h} r_{(j)}` for convex L.
+
+    With :math:`r_j = f_j |\theta_j|`, F is the least of finitely many convex functions,
+
+    .. math:: F = \min_{|S| = h} F_S, \qquad
+              F_S(\theta) = L(\theta) + \alpha \sum_{j \notin S} f_j |\theta_j|,
+
+    and near theta only the S that hold h largest magnitudes count. So theta is a local minimum of F if
+    and only if it minimizes ``F_S`` for *every* such S, that is, with ``g`` the gradient of the loss,
+
+    - ``g_j = 0`` for every feature that is in some such S (and for those with factor 0), and
+    - ``-g_j`` in :math:`\alpha f_j\, \partial|\theta_j|` for every feature that is outside some such S.
+
+    What this means depends on the h-th and the next magnitude:
+
+    =========================  ==================================================================
+    ``r_(h) > r_(h+1)``        one S: ``g = 0`` on it, ``g_j = -alpha f_j sign(theta_j)`` on penalized
+                               nonzeros, ``|g_j| <= alpha f_j`` on zeros
+    ``r_(h) = r_(h+1) > 0``    never, if alpha > 0: a tied feature is in one S and outside another, so
+                               its ``g_j`` would have to be 0 and ``-alpha f_j sign(theta_j)``
+    ``r_(h) = 0``              fewer than h nonzeros: any zero may be free, so ``g = 0`` everywhere
+    =========================  ==================================================================
+
+    With ``positive`` a feature at 0 may have ``g_j`` above these values; excluded features must be 0. If an
+    intercept is fitted its derivative must vanish.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, p)
+    y : array-like of shape (n,)
+    coef : array-like of shape (p,)
+        Coefficients in the units of X. That of a column that takes no part (constant where an intercept is
+        fitted, or zero) counts as 0, as does one that is within rounding of 0.
+    penalty : TrimmedL1
+    alpha : float
+        Strength of the penalty, for a loss that is a mean over samples.
+    intercept : float
+    loss : str or loss object
+        Convex in the linear predictor; otherwise the conditions are only necessary.
+    sample_weight : array-like of shape (n,), optional
+    fit_intercept, standardize : bool
+        Whether the intercept is free, and whether the penalty acts on standardized coefficients.
+    positive : bool
+        Whether ``theta >= 0`` is required.
+    tol : float
+        Allowed violation of a condition on ``g_j``, relative to
+        :math:`\|z_j\| \max_k |g_k(0)| / \|z_k\|`, the gradient at ``theta = 0`` with the intercept
+        fitted; for columns of one norm that is ``max_k |g_k(0)|``, and the norms make the test the same
+        in any units of X. Also the relative difference at which two magnitudes count as tied. Raised to
+        50 eps of the dtype of X.
+
+    Returns
+    -------
+    LocalMinimumCheck
+
+    Notes
+    -----
+    Magnitudes that agree to a relative ``tol`` count as tied, because a point with gradients
+    known to ``tol`` does not show which of them is larger, while the answer turns on it. Such a point may
+    be a true local minimum whose basin is that narrow; it is reported as tied, never certified. Zeros are
+    taken literally (to rounding): solvers of l1 problems set them exactly, and a small free coefficient
+    beside exact zeros is a sound local minimum.
+
+    The intercept's derivative, a sum over samples, is measured against the sum of their sizes at
+    ``theta = 0``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.diagnostics import is_local_minimum
+    >>> from trimreg.penalties import TrimmedL1
+    >>> X = 2.0 * np.eye(4)
+    >>> y = np.array([4.0, 1.0, 0.0, 0.0])
+    >>> bool(is_local_minimum(X, y, [2.0, 0.0, 0.0, 0.0], penalty=TrimmedL1(h=1), alpha=0.75))
+    True
+    >>> check = is_local_minimum(X, y, [2.0, 0.0, 0.0, 0.0], penalty=TrimmedL1(h=1), alpha=0.25)
+    >>> check.coordinate, check.reason
+    (1, 'it is zero and penalized, but |gradient| exceeds alpha times its factor')
+    """
+    if not isinstance(penalty, TrimmedL1):
+        raise ValueError(f"penalty must be a TrimmedL1; got {penalty!r}")
+    point = read_point(
+        X,
+        y,
+        coef,
+        penalty=penalty,
+        alpha=alpha,
+        intercept=intercept,
+        loss=loss,
+        sample_weight=sample_weight,
+        fit_intercept=fit_intercept,
+        standardize=standardize,
+        positive=positive,
+    )
+    tol = max(number("tol", tol, minimum=0.0), 50 * point.data.columns.eps)
+    roles = _Roles(point, tol)
+    scale, intercept_scale = _scales(point, tol)
+    violation = _ratio(roles.residual(), scale)
+    bad = np.flatnonzero(violation > tol)
+    if bad.size:
+        j = int(bad[0])
+        return LocalMinimumCheck(False, j, roles.reason(j), float(violation[j]))
+    slope = float(_ratio(np.abs(point.intercept_derivative), intercept_scale))
+    if slope > tol:
+        return LocalMinimumCheck(False, None, "the derivative in the intercept is not 0", slope)
+    largest = max(slope, float(np.max(violation, initial=0.0)))
+    return LocalMinimumCheck(True, None, "every condition holds", largest)
+
+
+class _Roles:
+    """Which features are free in some optimal S, and which are penalized in some."""
+
+    def __init__(self, point, tol):
+        self.point = point
+        self.theta, self.factor = point.clean_theta, point.factor
+        self.unpenalized, self.excluded = self.factor == 0, np.isinf(self.factor)
+        regular = ~(self.unpenalized | self.excluded)
+        r = np.where(regular, np.where(regular, self.factor, 0.0) * np.abs(self.theta), -np.inf)
+        h, count = point.penalty.n_free, int(np.count_nonzero(regular))
+        ordered = np.sort(r[regular])[::-1]
+        self.spare = h > np.count_nonzero(r > 0)  # fewer than h nonzeros
+        free_from = ordered[h - 1] if h > 0 else np.inf
+        penalized_to = ordered[h] if h < count else -np.inf
+        if 0 < h < count and free_from - penalized_to <= tol * free_from:
+            # The two levels are one: all that lies near it can be on either side.
+            width = tol * free_from
+            free_from, penalized_to = free_from - width, penalized_to + width
+        self.free = self.unpenalized | (regular & (r >= free_from))
+        self.penalized = regular & (r <= penalized_to)
+
+    def residual(self):
+        """The largest violation of each feature over the roles that it can have, in units of g."""
+        point = self.point
+        threshold = np.where(self.penalized, point.alpha * np.where(self.penalized, self.factor, 0.0), 0.0)
+        as_free = subgradient_residual(self.theta, point.gradient, 0.0, point.positive)
+        as_penalized = subgradient_residual(self.theta, point.gradient, threshold, point.positive)
+        residual = np.maximum(
+            np.where(self.free, np.abs(as_free), 0.0), np.where(self.penalized, np.abs(as_penalized), 0.0)
+        )
+        forbidden = self.excluded & (self.theta != 0)
+        if point.positive:
+            forbidden |= self.theta < 0
+        return np.where(forbidden, np.inf, residual)
+
+    def reason(self, j):
+        """The condition that feature j violates."""
+        zero = self.theta[j] == 0
+        if self.excluded[j]:
+            return "it is excluded by an infinite penalty factor, but its coefficient is not 0"
+        if self.point.positive and self.theta[j] < 0:
+            return "its coefficient is negative, but positive=True"
+        if self.unpenalized[j]:
+            return "it is never penalized, but its gradient is not 0"
+        if self.free[j] and self.penalized[j] and not zero:
+            return "its magnitude ties with others for the h-th place, so that F falls on one side"
+        if self.free[j] and zero and self.spare:
+            return "fewer than h coefficients are nonzero, so this one is free too, but its gradient is not 0"
+        if self.free[j]:
+            return "it is free, but its gradient is not 0"
+        if zero:
+            return "it is zero and penalized, but |gradient| exceeds alpha times its factor"
+        return "it is nonzero and penalized, but its gradient is not -alpha times its factor and sign"
+
+
+def _scales(point, tol):
+    """What violations are measured against: for each feature, and for the intercept.
+
+    Never less than rounding over ``tol``, so that a target that X does not explain at all (g = 0 at
+    theta = 0 but for rounding) is not measured against rounding.
+    """
+    data, columns = point.data, point.data.columns
+    b = best_constant(point.loss, data.y, data.d) if data.fit_intercept else point.intercept
+    slope = point.loss.gradient(np.full(data.y.shape, b), data.y, data.d)
+    at_zero = np.where(np.isinf(point.factor), 0.0, np.abs(columns.gradient(slope)))
+    floor = 64 * _EPS * (data.rms(data.y) + data.rms(point.eta)) / tol
+    per_norm = max(float(np.max(_ratio(at_zero, columns.norms), initial=0.0)), floor)
+    return columns.norms * per_norm, max(float(np.sum(np.abs(slope))), floor)
+
+
+def _ratio(size, scale):
+    """``size / scale``, where 0 of anything is 0 and something of 0 is inf."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(np.asarray(size) == 0, 0.0, np.asarray(size) / scale)
