@@ -6,6 +6,16 @@ nothing with the solvers but the losses and the penalties.
 
 from __future__ import annotations
 
+from .exact_penalty import exact_penalty_alpha
+from .local_minimum import LocalMinimumCheck, is_local_minimum
 from .stationary import stationarity
+from .swap import Swap, best_swap
 
-__all__ = ["stationarity"]
+__all__ = [
+    "LocalMinimumCheck",
+    "Swap",
+    "best_swap",
+    "exact_penalty_alpha",
+    "is_local_minimum",
+    "stationarity",
+]
