@@ -23,6 +23,6 @@ def get_loss(loss) -> Loss:
         if loss not in LOSSES:
             raise ValueError(f"loss must be one of {sorted(LOSSES)} or a loss object; got {loss!r}")
         return LOSSES[loss]()
-    if not isinstance(loss, type) and all(hasattr(loss, m) for m in ("value", "gradient", "curvature")):
+    if isinstance(loss, Loss):
         return loss
     raise ValueError(f"loss must be one of {sorted(LOSSES)} or a loss object; got {loss!r}")

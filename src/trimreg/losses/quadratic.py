@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from .base import Loss
 
-class Quadratic:
+
+class Quadratic(Loss):
     r"""Least squares, :math:`L(\eta) = \frac12 \sum_i d_i (\eta_i - y_i)^2` with :math:`\sum d_i = 1`.
 
     With equal weights this is ``1/(2n) ||y - eta||^2``, scikit-learn's scaling. The paper writes
@@ -23,9 +25,6 @@ class Quadratic:
     name = "quadratic"
     constant_curvature = True
     curvature_bound = 1.0
-
-    def check_target(self, y):
-        """Least squares takes any finite target."""
 
     def value(self, eta, y, d):
         residual = eta - y

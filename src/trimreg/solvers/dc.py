@@ -31,7 +31,6 @@ from .driver import Step
 from .firstorder import (
     feasible_start,
     positive_number,
-    pull,
     require_trimmed,
     stationarity_goal,
     step_size,
@@ -100,7 +99,7 @@ def _algorithm_2(problem, theta, tol, eta, ties):
     level = penalty.thresholds(np.ones_like(theta), alpha)  # alpha f
 
     gradient = problem.gradient(problem.predictor(theta))
-    w = penalty.weights(theta, alpha, pull(problem, gradient))  # 0 on S
+    w = problem.weights(theta, gradient)  # 0 on S
     while True:
         # v in alpha d(sum of the h largest r)
         sign = np.sign(theta)
@@ -115,7 +114,7 @@ def _algorithm_2(problem, theta, tol, eta, ties):
 
         predictor = problem.predictor(theta)
         gradient = problem.gradient(predictor)
-        w = penalty.weights(theta, alpha, pull(problem, gradient))
+        w = problem.weights(theta, gradient)
         T = penalty.stationarity(theta, w, gradient, alpha, problem.positive)
         residual = float(np.linalg.norm(theta - theta_before)) / eta
         stationary = np.sqrt(T) <= goal

@@ -96,20 +96,3 @@ def stationarity_goal(problem: Problem, tol: float) -> float:
     at_zero = problem.gradient(np.zeros(problem.design.shape[0]))
     scale = float(np.max(np.abs(at_zero), initial=0.0)) or 1.0
     return max(tol, 50 * float(np.finfo(problem.design.dtype).eps)) * scale
-
-
-def pull(problem: Problem, gradient: np.ndarray) -> np.ndarray:
-    """What the gradient can move: all of it, or only its negative part where ``theta >= 0`` holds.
-
-    Ties between magnitudes, all but always zeros, go to the coordinate with the larger pull. A
-    coordinate at 0 that only its constraint holds back has nothing to gain from being free.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> import numpy as np
-    >>> from trimreg.solvers.firstorder import pull
-    >>> pull(SimpleNamespace(positive=True), np.array([3.0, -1.0]))
-    array([ 0., -1.])
-    """
-    return np.minimum(gradient, 0.0) if problem.positive else gradient

@@ -69,18 +69,6 @@ _PATIENCE = 3  # kicks that lead back to the same free set, before kicking ends
 _NARROW = 100  # columns, or four times h if more, among which the subset search looks first
 
 
-def exact_threshold(problem: Problem) -> float:
-    r"""The alpha above which no local minimum of least squares has more than h penalized-kind nonzeros.
-
-    In normalized coordinates a penalized nonzero has ``alpha f_j = |z_j' D r| <= ||y||_D``; so beyond
-    ``max_j ||y||_D / f_j`` there is none.
-    """
-    factor = problem.penalty.thresholds(np.ones(problem.n_features), 1.0)
-    regular = factor[(factor > 0) & np.isfinite(factor)]
-    norm = np.sqrt(2.0 * problem.loss_value(np.zeros_like(problem.y)))
-    return float(norm / regular.min()) if regular.size else 0.0
-
-
 def iterate(problem: Problem, theta0, *, tol=1e-6, rng=None, effort="medium"):
     """Steps of the default solver; see the module. ``theta0=None`` lets the solver choose its start."""
     if effort not in EFFORTS:
@@ -119,12 +107,12 @@ def _majorize_minimize(inner, theta, weights=None, fresh_tol=None):
             weights = penalty.weights(theta, problem.alpha)
     if weights is None:
         gradient = problem.gradient(problem.predictor(theta))
-        weights = penalty.weights(theta, problem.alpha, gradient)
+        weights = problem.weights(theta, gradient)
     objective = np.inf
     while True:
         theta, eta, gradient, solved = inner.solve(theta, penalty.thresholds(weights, problem.alpha))
         previous, objective = objective, problem.objective(theta, eta)
-        weights = penalty.weights(theta, problem.alpha, gradient)
+        weights = problem.weights(theta, gradient)
         threshold = penalty.thresholds(weights, problem.alpha)
         residual = subgradient_residual(theta, gradient, threshold, problem.positive)
         worst = float(np.max(np.abs(residual), initial=0.0))
@@ -150,12 +138,12 @@ def _trimmed_general(inner, theta0, effort):
 def _trimmed_quadratic(inner, theta0, rng, effort):
     problem, penalty = inner.problem, inner.problem.penalty
     n = problem.design.shape[0]
-    exact = problem.alpha >= exact_threshold(problem)
+    exact = problem.alpha >= problem.exact_threshold()
     if theta0 is None:
         theta, gradient, _ = yield from _start(inner, effort)
     else:
         theta, gradient = theta0, problem.gradient(problem.predictor(theta0))
-    weights = penalty.weights(theta, problem.alpha, gradient)
+    weights = problem.weights(theta, gradient)
     levels = penalty.thresholds(np.ones_like(theta), 1.0)
     free = np.flatnonzero((weights == 0) & (levels > 0))
     if penalty.n_free >= n and not problem.positive:
@@ -230,13 +218,13 @@ def _start(inner, effort):
             yield Step(theta, weights, problem.objective(theta), message="homotopy")
         if effort.rising_alpha:
             theta, gradient = rising_alpha(softened, theta, gradient)
-        return theta, gradient, penalty.weights(theta, alpha, gradient)
+        return theta, gradient, softened.problem.weights(theta, gradient)
     # The weighted lasso, then MM at that alpha; loosely, for it is only a start.
     loose = max(1e-3, inner.tol) if alpha < problem.alpha else inner.tol
     weights = np.ones(problem.n_features)
     for _ in range(5):
         theta, _, gradient, _ = softened.solve(zero, penalty.thresholds(weights, alpha), tol=loose)
-        previous, weights = weights, penalty.weights(theta, alpha, gradient)
+        previous, weights = weights, softened.problem.weights(theta, gradient)
         zero = theta
         if np.array_equal(weights, previous) or alpha == problem.alpha:
             break

@@ -60,7 +60,7 @@ class SoftSearch:
         threshold[free] = 0.0
         while True:
             theta, eta, gradient, self.solved = inner.solve(theta, threshold)
-            weights = penalty.weights(theta, problem.alpha, gradient)
+            weights = problem.weights(theta, gradient)
             self.theta, self.gradient, self.weights = theta, gradient, weights
             self.loss = problem.loss_value(eta)
             previous, self.objective = self.objective, self.loss + penalty.value(theta, problem.alpha)

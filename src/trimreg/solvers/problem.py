@@ -23,6 +23,10 @@ class Problem:
     alpha: float
     positive: bool = False
 
+    def at(self, alpha: float) -> Problem:
+        """The same problem for another alpha."""
+        return replace(self, alpha=alpha)
+
     @property
     def n_features(self) -> int:
         return self.design.shape[1]
@@ -36,6 +40,15 @@ class Problem:
     def gradient(self, eta):
         """Gradient of the loss in theta at the linear predictor ``eta``: one pass over X."""
         return self.design.rmatvec(self.loss.gradient(eta, self.y, self.d))
+
+    def weights(self, theta, gradient):
+        """The penalty's weights at theta. Ties, zeros above all, go to the larger gradient.
+
+        Under ``theta >= 0`` only its negative part counts: a coordinate at 0 that its constraint holds
+        back has nothing to gain from being free.
+        """
+        pull = np.minimum(gradient, 0.0) if self.positive else gradient
+        return self.penalty.weights(theta, self.alpha, pull)
 
     def objective(self, theta, eta=None):
         eta = self.predictor(theta) if eta is None else eta
@@ -72,6 +85,19 @@ class Problem:
             start = (norms / unit + 1e-3) * (1.0 + 0.5 * np.cos(np.arange(p)))
             largest = float(eigsh(normal, k=1, v0=start / np.linalg.norm(start))[0][0]) * unit**2
         return (largest if largest > 0 else 1.0) * self.loss.curvature_bound
+
+    def exact_threshold(self) -> float:
+        r"""The alpha above which every local minimum of trimmed least squares has at most h nonzeros.
+
+        A penalized nonzero j has ``alpha f_j = |z_j' D r| <= ||z_j||_D ||y||_D``, since a local minimum has a
+        residual no longer than y's: beyond ``max_j ||z_j||_D ||y||_D / f_j`` there is none. Features
+        with factor 0 are not counted.
+        """
+        factor = self.penalty.thresholds(np.ones(self.n_features), 1.0)
+        regular = (factor > 0) & np.isfinite(factor)
+        norms = self.design.column_norms(self.d)[regular]
+        length = np.sqrt(2.0 * self.loss_value(np.zeros_like(self.y)))
+        return float(length * np.max(norms / factor[regular], initial=0.0))
 
     def normalized(self) -> tuple[Problem, np.ndarray]:
         """The same problem for columns of norm one, and the norms.

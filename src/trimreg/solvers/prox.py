@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .driver import Step
-from .firstorder import feasible_start, positive_number, pull, stationarity_goal, step_size
+from .firstorder import feasible_start, positive_number, stationarity_goal, step_size
 
 
 class Point(NamedTuple):
@@ -126,7 +126,7 @@ def _proximal_gradient(problem, theta, tol, eta, accelerate):
         before, point = point, following
         gradient_before, gradient = gradient, problem.gradient(point.predictor)
 
-        w = penalty.weights(point.theta, alpha, pull(problem, gradient))
+        w = problem.weights(point.theta, gradient)
         T = penalty.stationarity(point.theta, w, gradient, alpha, positive)
         yield Step(
             point.theta,

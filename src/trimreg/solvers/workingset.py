@@ -15,7 +15,6 @@ included, then ends what coordinate descent would crawl over.
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 from scipy.linalg import lapack
@@ -101,7 +100,7 @@ class WorkingSetSolver:
     def at_alpha(self, alpha: float) -> WorkingSetSolver:
         """This solver for another alpha; the Gram pool and all else that does not depend on it is shared."""
         other = copy.copy(self)
-        other.problem = replace(self.problem, alpha=alpha)
+        other.problem = self.problem.at(alpha)
         return other
 
     def solve(self, theta, threshold, *, tol=None, gradient=None):

@@ -1,0 +1,105 @@
+"""What the estimators share: checked input, a call of :func:`solve`, fitted attributes."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import validation as check
+from .solve import solve
+
+
+class LinearEstimator(RegressorMixin, BaseEstimator):
+    """A linear predictor fitted by :func:`trimreg.solve`. A subclass says with what."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _arguments(self) -> dict:
+        """The arguments of :func:`solve` that the constructor's parameters stand for."""
+        raise NotImplementedError
+
+    def fit(self, X, y, sample_weight=None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        arguments = self._arguments()
+        check.check_flag("warm_start", self.warm_start)
+        check.check_real("X", X)
+        if y is None:
+            raise ValueError("y is required: requires y to be passed, but the target y is None")
+        X = validate_data(
+            self,
+            X,
+            accept_sparse=["csc", "csr"],
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+        )
+        y = np.asarray(y)
+        if y.ndim == 2 and y.shape[1] == 1:
+            self._warn_column_vector()
+        theta0 = None
+        if self.warm_start and getattr(self, "coef_", np.empty(0)).size == X.shape[1]:
+            theta0 = self.coef_
+        result = solve(X, y, sample_weight=sample_weight, theta0=theta0, **arguments)
+        self.result_ = result
+        self.coef_ = result.coef
+        self.intercept_ = result.intercept
+        self.trim_weights_ = result.weights
+        self.support_ = np.flatnonzero(result.coef)
+        self.objective_ = result.objective
+        self.stationarity_ = result.stationarity
+        self.alpha_ = result.alpha
+        self.n_iter_ = result.n_iter
+        return self
+
+    @staticmethod
+    def _warn_column_vector():
+        import warnings
+
+        from sklearn.exceptions import DataConversionWarning
+
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; pass y.ravel()",
+            DataConversionWarning,
+            stacklevel=3,
+        )
+
+    def _linear_predictor(self, X):
+        check_is_fitted(self)
+        check.check_real("X", X)
+        X = validate_data(
+            self,
+            X,
+            accept_sparse=["csr", "csc"],
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            reset=False,
+        )
+        check.check_finite(X, "X")
+        return X @ self.coef_ + self.coef_.dtype.type(self.intercept_)
+
+    def predict(self, X):
+        """Predicted targets.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self._linear_predictor(X)
