@@ -8,10 +8,11 @@ import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
 from trimreg.diagnostics import stationarity
+from trimreg.losses import Loss
 from trimreg.penalties import L1, MCP, TrimmedL1
 
 
-class Logistic:
+class Logistic(Loss):
     """The logistic loss for y in {0, 1}; stands for any loss that is not quadratic."""
 
     name = "test-logistic"

@@ -12,6 +12,7 @@ from scipy.optimize import minimize, nnls
 from trimreg.diagnostics import Swap, best_swap, exact_penalty_alpha, is_local_minimum
 from trimreg.diagnostics import _point as internals
 from trimreg.diagnostics.swap import _Model
+from trimreg.losses import Loss
 from trimreg.penalties import L1, TrimmedL1
 
 
@@ -411,19 +412,10 @@ def test_kinds_of_X(convert):
     assert found.gain == pytest.approx(expected.gain)
 
 
-class Other:
-    name = "other"
-
-    def check_target(self, y):
-        pass
-
-    value = gradient = curvature = check_target
-
-
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"loss": Other()}, "loss"),
+        ({"loss": Loss()}, "loss"),
         ({"penalty": L1()}, "penalty"),
         ({"coef": -np.ones(4), "positive": True}, "coef"),
         ({"coef": np.ones(4), "penalty": TrimmedL1(1, penalty_factor=[1, 1, 1, np.inf])}, "coef"),

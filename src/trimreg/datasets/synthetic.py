@@ -1,8 +1,8 @@
 r"""Sparse linear models :math:`y = X\beta + \varepsilon` with Gaussian rows of X and Gaussian noise.
 
 The designs differ in the covariance of a row. Every one is drawn in O(np) from its structure; no covariance
-matrix is formed or factored. The order of the draws is fixed (X, the support, the coefficients, the
-noise), so a seed gives the same data on every platform that has the same NumPy generator.
+matrix is formed or factored. All draws come from one NumPy generator in a fixed order, so a seed fixes the
+data.
 """
 
 from __future__ import annotations

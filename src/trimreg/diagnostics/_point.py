@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import brentq
 
-from ..losses import Loss, get_loss
+from ..losses import Loss, Quadratic, get_loss
 from ..penalties import Penalty, get_penalty
 
 _BLOCK_ELEMENTS = 1 << 20  # a block of columns in float64 takes 8 MiB, whatever the size of X
@@ -64,6 +64,11 @@ class Columns:
         step = max(1, _BLOCK_ELEMENTS // max(n, width, 1))
         return (slice(start, min(start + step, p)) for start in range(0, p, step))
 
+    def pieces(self, which: np.ndarray):
+        """The indices ``which`` in pieces of which a dense copy stays small."""
+        step = max(1, _BLOCK_ELEMENTS // self.shape[0])
+        return (which[start : start + step] for start in range(0, which.size, step))
+
     def _raw(self, cols) -> np.ndarray:
         part = self._X[:, cols]
         return (part.toarray() if sp.issparse(part) else part).astype(float, copy=False)
@@ -85,8 +90,7 @@ class Columns:
         product = (product.T * self._inverse[cols]).T
         if self._mean is not None:
             bad = np.arange(self.shape[1])[cols][self._cancels[cols]]
-            for start in range(0, bad.size, 64):
-                which = bad[start : start + 64]
+            for which in self.pieces(bad):
                 product[which - cols.start] = self.dense(which).T @ R
         return product
 
@@ -97,9 +101,10 @@ class Columns:
     def predictor(self, coef: np.ndarray) -> np.ndarray:
         """``X coef``, coefficients in the units of X."""
         used = np.flatnonzero(coef)
+        if sp.issparse(self._X):
+            return self._X[:, used] @ coef[used]
         total = np.zeros(self.shape[0])
-        for start in range(0, used.size, 256):
-            part = used[start : start + 256]
+        for part in self.pieces(used):
             total += self._raw(part) @ coef[part]
         return total
 
@@ -259,7 +264,7 @@ def best_constant(loss: Loss, y: np.ndarray, d: np.ndarray) -> float:
     def derivative(b):
         return float(np.sum(loss.gradient(np.full(y.shape, b), y, d)))
 
-    if loss.name == "quadratic":
+    if isinstance(loss, Quadratic):
         return float(d @ y)
     here = derivative(0.0)
     if here == 0.0:

@@ -101,7 +101,7 @@ def is_local_minimum(
         :math:`\|z_j\| \max_k |g_k(0)| / \|z_k\|`, the gradient at ``theta = 0`` with the intercept
         fitted; for columns of one norm that is ``max_k |g_k(0)|``, and the norms make the test the same
         in any units of X. Also the relative difference at which two magnitudes count as tied. Raised to
-        50 eps of the dtype of X.
+        200 eps of the dtype of X.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def is_local_minimum(
         standardize=standardize,
         positive=positive,
     )
-    tol = max(number("tol", tol, minimum=0.0), 50 * point.data.columns.eps)
+    tol = max(number("tol", tol, minimum=0.0), 200 * point.data.columns.eps)
     roles = _Roles(point, tol)
     scale, intercept_scale = _scales(point, tol)
     violation = _ratio(roles.residual(), scale)

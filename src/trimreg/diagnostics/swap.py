@@ -39,8 +39,8 @@ from ._point import read_point
 from .exact_penalty import exact_penalty_threshold
 
 _RELATIVE_GAIN = 1e-9
-# A column counts as explained by others if this part of its squared norm is left, or less: what is left
-# is then known to about two digits less than float64 has at 1e-7 of the norm.
+# A column counts as explained by others if this part of its squared norm is left, or less: 1e-7 of its
+# norm, of which float64 still holds nine digits.
 _EXPLAINED = 1e-14
 _EPS = float(np.finfo(float).eps)
 
@@ -313,8 +313,7 @@ class _Model:
         square = self.columns.norms[j] ** 2
         s = square - np.einsum("ij,ij->i", shadow, shadow)
         close = np.flatnonzero(self.outside[j] & (s <= 1e-5 * square))
-        for start in range(0, close.size, 256):
-            which = close[start : start + 256]
+        for which in self.columns.pieces(close):
             left = self.columns.dense(j[which]) * self.root[:, None]
             for _ in range(2):
                 left -= self.basis @ (self.basis.T @ left)
