@@ -37,21 +37,9 @@ class LinearEstimator(RegressorMixin, BaseEstimator):
         """
         arguments = self._arguments()
         check.check_flag("warm_start", self.warm_start)
-        check.check_real("X", X)
-        if y is None:
-            raise ValueError("y is required: requires y to be passed, but the target y is None")
-        X = validate_data(
-            self,
-            X,
-            accept_sparse=["csc", "csr"],
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-        )
-        y = np.asarray(y)
-        if y.ndim == 2 and y.shape[1] == 1:
-            self._warn_column_vector()
+        validate_data(self, X, skip_check_array=True)  # names and number of features; solve checks the rest
         theta0 = None
-        if self.warm_start and getattr(self, "coef_", np.empty(0)).size == X.shape[1]:
+        if self.warm_start and getattr(self, "coef_", np.empty(0)).size == self.n_features_in_:
             theta0 = self.coef_
         result = solve(X, y, sample_weight=sample_weight, theta0=theta0, **arguments)
         self.result_ = result
@@ -65,31 +53,11 @@ class LinearEstimator(RegressorMixin, BaseEstimator):
         self.n_iter_ = result.n_iter
         return self
 
-    @staticmethod
-    def _warn_column_vector():
-        import warnings
-
-        from sklearn.exceptions import DataConversionWarning
-
-        warnings.warn(
-            "A column-vector y was passed when a 1d array was expected; pass y.ravel()",
-            DataConversionWarning,
-            stacklevel=3,
-        )
-
     def _linear_predictor(self, X):
         check_is_fitted(self)
-        check.check_real("X", X)
-        X = validate_data(
-            self,
-            X,
-            accept_sparse=["csr", "csc"],
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            reset=False,
-        )
-        check.check_finite(X, "X")
-        return X @ self.coef_ + self.coef_.dtype.type(self.intercept_)
+        matrix = check.check_matrix(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return matrix @ self.coef_ + self.coef_.dtype.type(self.intercept_)
 
     def predict(self, X):
         """Predicted targets.

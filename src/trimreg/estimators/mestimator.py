@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..losses import get_loss
 from .linear import LinearEstimator
 
@@ -81,10 +83,17 @@ class MEstimator(LinearEstimator):
 
     def _arguments(self):
         names = (
-            "loss", "penalty", "alpha", "solver", "fit_intercept", "standardize", "positive", "tol", "max_iter",
-            "random_state",
+            "loss", "penalty", "alpha", "solver", "fit_intercept", "standardize", "positive", "tol",
+            "max_iter", "random_state",
         )  # fmt: skip
-        return {name: getattr(self, name) for name in names} | dict(self.solver_options or {})
+        options = {} if self.solver_options is None else self.solver_options
+        taken = (*names, "theta0", "sample_weight")
+        if not isinstance(options, Mapping) or any(name in taken for name in options):
+            raise ValueError(
+                f"solver_options must be a dict of further arguments of solve, none of {', '.join(taken)}; "
+                f"got {options!r}"
+            )
+        return {name: getattr(self, name) for name in names} | dict(options)
 
     def predict(self, X):
         """Predicted means: the loss's inverse link of the linear predictor.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,12 +26,30 @@ class _Task:
     dtype: np.dtype
     centre: float  # mean of y, where centring stands for the intercept
     constant: bool  # whether the design ends in a column of ones
+    exact: bool  # whether at most h coefficients may be nonzero
 
     def steps(self):
         start = self.start
         if start is None and self.solver.name != "mm":
             start = np.zeros(self.problem.n_features)
         return self.solver.iterate(self.problem, start, **self.options)
+
+    def at_most_h(self, step):
+        """The step, or where MM alone leads from it if it has more nonzeros than ``alpha="exact"`` allows.
+
+        A run that was cut short may stand at such a point, and Algorithm 1 may end at one: with
+        fractional weights it can be stationary, though it is no local minimum.
+        """
+        problem = self.problem
+        counted = problem.penalty.thresholds(np.ones_like(step.theta), 1.0) > 0
+        if not self.exact or np.count_nonzero(step.theta[counted]) <= problem.penalty.n_free:
+            return step
+        *_, end = get_solver("mm").iterate(problem, step.theta, tol=self.options["tol"], effort="low")
+        theta = np.where(end.weights > 0, 0.0, end.theta)
+        message = f"{step.message}; finished by MM, for there were more than h nonzeros"
+        return replace(
+            step, theta=theta, weights=end.weights, objective=problem.objective(theta), message=message
+        )
 
     def result(self, step, n_iter, history, stationarity) -> SolverResult:
         coef, intercept = self.problem.design.original_units(step.theta)
@@ -82,16 +100,23 @@ def _prepare(
     d = check.check_sample_weight(sample_weight, n)
     penalty = penalty.bind(p)
     check.check_options(spec, options, penalty, positive)
+    if alpha == "exact":
+        check.check_exact(loss, penalty)
     theta0 = check.check_start(theta0, p)
 
     centring = fit_intercept and loss.constant_curvature
+    constant = fit_intercept and not centring
+    if positive and constant:
+        raise ValueError(
+            f"positive=True with fit_intercept=True is for the quadratic loss; with loss {loss.name!r} "
+            "leave one of them off"
+        )
     design = as_design(X, d, center=fit_intercept, scale=standardize)
     start = None
     if theta0 is not None:
         start = np.zeros(p)
         np.divide(theta0, design.inverse_scale, out=start, where=design.inverse_scale > 0)
     centre = float(d @ y) if centring else 0.0
-    constant = fit_intercept and not centring
     if constant:
         design, penalty = WithConstant(design), penalty.extended()
         start = None if start is None else np.append(start, 0.0)
@@ -105,6 +130,7 @@ def _prepare(
         dtype=X.dtype,
         centre=centre,
         constant=constant,
+        exact=alpha == "exact",
     )
 
 
@@ -112,10 +138,6 @@ def _alpha(problem: Problem, alpha) -> float:
     """The number that ``alpha`` stands for."""
     if alpha != "exact":
         return alpha
-    if problem.penalty.n_free is None:
-        raise ValueError("alpha='exact' is for trimmed penalties; give alpha as a number")
-    if not problem.loss.constant_curvature:
-        raise ValueError("alpha='exact' is for the quadratic loss; give alpha as a number")
     # Just over the threshold. Where it is 0 (y or X without variation) any positive number will do.
     return problem.exact_threshold() * (1 + 1e-6) or 1.0
 
@@ -158,7 +180,7 @@ def solve(
         ``trimreg.penalties.PENALTIES``.
     alpha : float or "exact"
         ``"exact"`` (trimmed penalty, quadratic loss) is just over the exact-penalty threshold: then at
-        most h coefficients are nonzero.
+        most h coefficients are nonzero, whatever the solver and also if it is cut short.
     solver : {"mm", "bcd", "dc", "prox"}
         The default solver; the paper's Algorithm 1; the DC baseline; proximal gradient.
     fit_intercept, standardize : bool
@@ -166,8 +188,8 @@ def solve(
     theta0 : array-like of shape (n_features,), optional
         Coefficients to start from, in the units of X.
     tol : float
-        ``"mm"`` stops when no optimality condition is violated by more than ``tol`` times the largest gradient
-        at 0 (columns scaled to norm one); the others when ``sqrt(T)`` is below it.
+        ``"mm"`` stops when no optimality condition is violated by more than ``tol`` times the largest
+        gradient at 0 (columns scaled to norm one); the others when ``sqrt(T)`` is below it.
     max_iter : int, optional
         Steps; by default 1,000 for ``"mm"`` and 20,000 for the others.
     random_state : int, Generator or RandomState, optional
@@ -177,8 +199,9 @@ def solve(
     callback : callable, optional
         Called with every :class:`~trimreg.solvers.Step`; return True to stop.
     **solver_options
-        ``effort`` ("low", "medium", "high") for ``"mm"``; ``w0``, ``eta``, ``tau`` for ``"bcd"``; ``eta``, ``ties`` for
-        ``"dc"``; ``eta``, ``accelerate`` for ``"prox"``.
+        ``effort`` ("low", "medium", "high") for ``"mm"``; ``w0``, ``eta``, ``tau``,
+        ``record_stationarity`` for ``"bcd"``; ``eta``, ``ties`` for ``"dc"``; ``eta``, ``accelerate`` for
+        ``"prox"``.
 
     Returns
     -------
@@ -201,7 +224,8 @@ def solve(
         random_state=random_state, positive=positive, options=solver_options,
     )  # fmt: skip
     outcome = run(task.steps(), task.max_iter, callback)
-    return task.result(outcome.step, outcome.n_iter, outcome.history, task.stationarity(outcome.step))
+    step = task.at_most_h(outcome.step)
+    return task.result(step, outcome.n_iter, outcome.history, task.stationarity(step))
 
 
 def steps(
@@ -223,8 +247,9 @@ def steps(
 ) -> Iterator[SolverResult]:
     """The steps of :func:`solve`, one at a time: a generator of results as they stand.
 
-    Takes the arguments of :func:`solve` but ``max_iter`` and ``callback``: the caller decides when to stop. The
-    stationarity of a result is computed for every step.
+    Takes the arguments of :func:`solve` but ``max_iter`` and ``callback``: the caller decides when to stop.
+    The stationarity of a result is computed for every step. A step may have more than h nonzeros, also with
+    ``alpha="exact"``.
 
     Examples
     --------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ..penalties import TrimmedL1
+from ..solvers import EFFORTS
+from . import validation as check
 from .linear import LinearEstimator
 
 
@@ -65,8 +67,8 @@ class TrimmedLasso(LinearEstimator):
 
     Notes
     -----
-    ``"mm"`` stops when every optimality condition of the weighted l1 problem whose weights are those of its own
-    solution holds within ``tol``. With ``alpha="exact"`` it also scores every single swap exactly, and
+    ``"mm"`` stops when every optimality condition of the weighted l1 problem whose weights are those of its
+    own solution holds within ``tol``. With ``alpha="exact"`` it also scores every single swap exactly, and
     goes on until none lowers the objective.
 
     References
@@ -122,9 +124,11 @@ class TrimmedLasso(LinearEstimator):
         arguments = {
             name: getattr(self, name)
             for name in (
-                "alpha", "solver", "fit_intercept", "standardize", "positive", "tol", "max_iter", "random_state",
+                "alpha", "solver", "fit_intercept", "standardize", "positive", "tol", "max_iter",
+                "random_state",
             )
         }  # fmt: skip
+        check.check_choice("effort", self.effort, EFFORTS)
         if self.solver == "mm":
             arguments["effort"] = self.effort
         return {"penalty": TrimmedL1(self.h, self.penalty_factor), **arguments}

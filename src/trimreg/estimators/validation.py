@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.validation import check_array
 
 from ..solvers import SolverSpec
 
@@ -44,61 +47,76 @@ def check_finite(X, name: str) -> None:
     )
 
 
-def check_real(name: str, value) -> None:
-    """Complex numbers have no order to trim by."""
-    dtype = getattr(value, "dtype", None)
-    if dtype is None and not sp.issparse(value):
-        dtype = np.asarray(value).dtype
-    if getattr(dtype, "kind", "") == "c":
+def check_real(name: str, value):
+    """``value`` as an array or sparse matrix of real numbers, of any dtype and shape.
+
+    Complex numbers have no order to trim by, and strings are not parsed.
+    """
+    try:
+        array = value if sp.issparse(value) else np.asarray(value)
+    except ValueError as error:  # rows of unequal length
+        raise ValueError(f"{name} must be an array of numbers: {error}") from None
+    kind = array.dtype.kind
+    if kind == "c":
         raise ValueError(f"Complex data not supported: {name} must be real")
+    strings = kind == "O" and any(isinstance(entry, (str, bytes)) for entry in array.flat)
+    if kind not in "biufO" or strings:
+        raise ValueError(f"{name} must be numeric; got {'strings' if strings else array.dtype}")
+    return array
 
 
 def check_matrix(X):
     """``X`` as a float matrix that shares memory with the user's where it can."""
-    from sklearn.utils.validation import check_array
-
     check_real("X", X)
-    X = check_array(
-        X,
-        accept_sparse=["csc", "csr"],
-        dtype=[np.float64, np.float32],
-        ensure_all_finite=False,
-        input_name="X",
-    )
+    try:
+        X = check_array(
+            X,
+            accept_sparse=["csc", "csr"],
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            input_name="X",
+        )
+    except ValueError as error:
+        raise ValueError(f"X must be a matrix with at least one row and one column: {error}") from None
     check_finite(X, "X")
     return X
 
 
-def check_target(y, n_samples: int) -> np.ndarray:
-    """``y`` as a float64 vector of that length."""
-    check_real("y", y)
+def check_vector(name: str, value, size: int, each: str) -> np.ndarray:
+    """``value`` as a float64 vector with one finite number for ``each`` of that many."""
     try:
-        y = np.asarray(y, dtype=float)
+        vector = np.asarray(check_real(name, value), dtype=float)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"y must be numeric; got {type(y).__name__} that is not ({error})") from None
+        raise ValueError(f"{name} must be numeric: {error}") from None
+    if vector.shape != (size,):
+        raise ValueError(f"{name} must have shape ({size},), one number a {each}; got shape {vector.shape}")
+    check_finite(vector, name)
+    return vector
+
+
+def check_target(y, n_samples: int) -> np.ndarray:
+    """``y`` as a float64 vector of that length; a single column is taken for one, with a warning."""
+    if y is None:
+        raise ValueError("fit requires y to be passed, but the target y is None")
+    y = check_real("y", y)
     if y.ndim == 2 and y.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; pass y.ravel()",
+            DataConversionWarning,
+            stacklevel=4,
+        )
         y = y[:, 0]
-    if y.ndim != 1:
-        raise ValueError(f"y must be one-dimensional; got shape {y.shape}")
-    if y.size != n_samples:
-        raise ValueError(f"y must have one value a sample: X has {n_samples} rows, y has {y.size}")
-    check_finite(y, "y")
-    return y
+    return check_vector("y", y, n_samples, "sample")
 
 
 def check_sample_weight(sample_weight, n_samples: int) -> np.ndarray:
     """Weights that sum to one; equal ones for None."""
     if sample_weight is None:
         return np.full(n_samples, 1.0 / n_samples)
-    check_real("sample_weight", sample_weight)
-    weights = np.asarray(sample_weight, dtype=float)
-    if weights.ndim == 0:
-        weights = np.full(n_samples, float(weights))
-    if weights.shape != (n_samples,):
-        raise ValueError(
-            f"sample_weight must have shape ({n_samples},), one weight a sample; got {weights.shape}"
-        )
-    check_finite(weights, "sample_weight")
+    sample_weight = check_real("sample_weight", sample_weight)
+    if sample_weight.ndim == 0:
+        sample_weight = np.full(n_samples, sample_weight)
+    weights = check_vector("sample_weight", sample_weight, n_samples, "sample")
     if (weights < 0).any():
         bad = int(np.flatnonzero(weights < 0)[0])
         raise ValueError(f"sample_weight must be >= 0; got {weights[bad]} for sample {bad}")
@@ -137,14 +155,26 @@ def check_flag(name: str, value) -> bool:
 
 def check_start(theta0, n_features: int) -> np.ndarray | None:
     """Coefficients to start from, in the units of X."""
-    if theta0 is None:
-        return None
-    check_real("theta0", theta0)
-    theta0 = np.asarray(theta0, dtype=float)
-    if theta0.shape != (n_features,):
-        raise ValueError(f"theta0 must have shape ({n_features},), one number a feature; got {theta0.shape}")
-    check_finite(theta0, "theta0")
-    return theta0
+    return None if theta0 is None else check_vector("theta0", theta0, n_features, "feature")
+
+
+def check_choice(name: str, value, allowed) -> None:
+    """That ``value`` is one of a few words or flags."""
+    if not any(type(value) is type(choice) and value == choice for choice in allowed):
+        raise ValueError(f"{name} must be one of {list(allowed)}; got {value!r}")
+
+
+def check_exact(loss, penalty) -> None:
+    """That best subsets are what the problem is about."""
+    if penalty.n_free is None:
+        raise ValueError(
+            "alpha='exact' is for trimmed penalties; give alpha as a number, "
+            f"or a trimmed penalty in place of {type(penalty).__name__}"
+        )
+    if not loss.constant_curvature:
+        raise ValueError(
+            f"alpha='exact' is for the quadratic loss; with loss {loss.name!r} give alpha as a number"
+        )
 
 
 def check_options(spec: SolverSpec, options: dict, penalty, positive: bool) -> None:
@@ -154,6 +184,8 @@ def check_options(spec: SolverSpec, options: dict, penalty, positive: bool) -> N
         raise ValueError(
             f"solver {spec.name!r} has no option {unknown[0]!r}; it takes {', '.join(spec.options)}"
         )
+    for name in set(options) & set(spec.choices):
+        check_choice(name, options[name], spec.choices[name])
     if spec.trimmed_only and penalty.n_free is None:
         raise ValueError(
             f"solver {spec.name!r} is defined for trimmed penalties alone; with penalty "

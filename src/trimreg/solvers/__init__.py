@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 
 from .driver import Outcome, Step, run
 from .problem import Problem
 from .result import SolverResult
 
-__all__ = ["SOLVERS", "Outcome", "Problem", "SolverResult", "SolverSpec", "Step", "get_solver", "run"]
+__all__ = [
+    "EFFORTS",
+    "SOLVERS",
+    "Outcome",
+    "Problem",
+    "SolverResult",
+    "SolverSpec",
+    "Step",
+    "get_solver",
+    "run",
+]
 
 
 @dataclass(frozen=True)
@@ -22,19 +33,24 @@ class SolverSpec:
     trimmed_only: bool  # whether it is defined for trimmed penalties alone
     positive: bool  # whether it can keep theta >= 0
     options: tuple[str, ...]
+    choices: Mapping[str, tuple] = field(default_factory=dict)  # what an option may be, where that is a list
 
     def iterate(self, problem, theta0, **options):
         """The solver's generator of steps."""
         return import_module(f"{__name__}.{self.module}").iterate(problem, theta0, **options)
 
 
+EFFORTS = ("low", "medium", "high")
+_FLAG = (True, False)
+_BCD_OPTIONS = ("w0", "eta", "tau", "record_stationarity")
+
 SOLVERS = {
     spec.name: spec
     for spec in (
-        SolverSpec("mm", "mm", 1000, False, True, ("effort",)),
-        SolverSpec("bcd", "bcd", 20_000, True, True, ("w0", "eta", "tau", "record_stationarity")),
-        SolverSpec("dc", "dc", 20_000, True, True, ("eta", "ties")),
-        SolverSpec("prox", "prox", 20_000, False, True, ("eta", "accelerate")),
+        SolverSpec("mm", "mm", 1000, False, True, ("effort",), {"effort": EFFORTS}),
+        SolverSpec("bcd", "bcd", 20_000, True, True, _BCD_OPTIONS, {"record_stationarity": _FLAG}),
+        SolverSpec("dc", "dc", 20_000, True, True, ("eta", "ties"), {"ties": ("plain", "aware")}),
+        SolverSpec("prox", "prox", 20_000, False, True, ("eta", "accelerate"), {"accelerate": _FLAG}),
     )
 }
 
