@@ -95,9 +95,7 @@ class ScaledMatrix:
     def rmatvec(self, r):
         product = self._transposed_product(r)
         if self.offset is not None:
-            product = product - (
-                self.offset * r.sum() if r.ndim == 1 else np.outer(self.offset, r.sum(axis=0))
-            )
+            product = product - np.multiply.outer(self.offset, r.sum(axis=0))
         return (product.T * self.inverse_scale).T
 
     def column_norms(self, d):

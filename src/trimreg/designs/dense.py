@@ -1,4 +1,8 @@
-"""Dense arrays: float32 or float64, C or Fortran order, read-only or memory-mapped."""
+"""Dense arrays: float32 or float64, C or Fortran order, read-only or memory-mapped.
+
+float32 is a way to store X, not to compute with it: products are accumulated in float64, a block in cache at
+a time. That runs at the speed of float64 from half the memory, and certificates mean what they say.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import numpy as np
 
 from .base import Moments, ScaledMatrix
 
-_BLOCK_ELEMENTS = 1 << 17  # blocks of a pass that makes temporaries: 1 MiB, so they stay in cache
+_BLOCK_ELEMENTS = 1 << 17  # blocks of a pass that makes temporaries: 1 MiB in float64, so they stay in cache
 
 
 class DenseDesign(ScaledMatrix):
@@ -16,54 +20,71 @@ class DenseDesign(ScaledMatrix):
         if not (X.flags.f_contiguous or X.flags.c_contiguous):
             X = np.ascontiguousarray(X)  # BLAS would copy it again at every product
         self._by_columns = X.flags.f_contiguous
-        super().__init__(X, weights, center=center, scale=scale)
+        # a plain view: products with a memory map would be memory maps themselves
+        super().__init__(np.asarray(X), weights, center=center, scale=scale)
 
     def _product(self, u):
         used = np.flatnonzero(u)
         if used.size * 8 < u.size:  # a sparse vector: touch only its columns
-            return (self._take(used) @ u[used].astype(self.dtype)).astype(float, copy=False)
-        return (self.X @ u.astype(self.dtype)).astype(float, copy=False)
+            return self._take(used).astype(float, copy=False) @ u[used]
+        if self.dtype == float:
+            return self.X @ u
+        product = np.zeros(self.shape[0])
+        for rows, cols in self._blocks():
+            product[rows] += self.X[rows, cols].astype(float) @ u[cols]
+        return product
 
     def _transposed_product(self, r):
         # r' X, not X' r: BLAS then packs the thin factor instead of X, up to twice as fast
-        return (r.T.astype(self.dtype) @ self.X).T.astype(float, copy=False)
+        if self.dtype == float:
+            return (r.T @ self.X).T
+        product = np.zeros((*r.shape[1:], self.shape[1]))
+        for rows, cols in self._blocks():
+            product[..., cols] += r[rows].T @ self.X[rows, cols].astype(float)
+        return product.T
 
     def _take(self, W):
         return self.X.T[W].T if self._by_columns else np.take(self.X, W, axis=1)
 
     def columns(self, W):
-        Z = self._take(W)
+        Z = self._take(W).astype(float, copy=False)
         if self.offset is not None:
-            Z = Z - self.offset[W].astype(self.dtype)
-        return Z * self.inverse_scale[W].astype(self.dtype)
+            Z -= self.offset[W]  # in place: indexing has made a copy
+        Z *= self.inverse_scale[W]
+        return Z
 
     def gram(self, rows, d, cols):
         Z = self.columns(cols)
         if rows is None:
-            return self.rmatvec(Z * d[:, None])
+            Z *= d[:, None]
+            return self.rmatvec(Z)
         left = Z if rows is cols else self.columns(rows)
-        return (left.T @ (Z * d[:, None].astype(self.dtype))).astype(float, copy=False)
+        return left.T @ (Z * d[:, None])
 
     def _blocks(self):
-        """Slices of columns (Fortran order) that fit in cache, or all columns at once (C order)."""
+        """Pairs of slices that cut X, along the order it is stored in, into parts that fit in cache."""
         n, p = self.shape
-        step = max(1, _BLOCK_ELEMENTS // max(n, 1)) if self._by_columns else p
-        return (slice(start, min(start + step, p)) for start in range(0, p, step))
+        long, short = (p, n) if self._by_columns else (n, p)
+        step = max(1, _BLOCK_ELEMENTS // max(short, 1))
+        whole = slice(None)
+        for start in range(0, long, step):
+            part = slice(start, min(start + step, long))
+            yield (whole, part) if self._by_columns else (part, whole)
 
     def _moments(self, weights, center):
         n, p = self.shape
         mean = np.zeros(p)
         if center:
-            mean = weights @ self.X if self.dtype == float else _upcast_product(weights, self.X)
+            mean = self._transposed_product(weights)
         uniform = n > 0 and np.all(weights == weights[0])
         if not uniform:
             deviation = self._deviations(weights, mean, np.arange(p), refine=center)
             return Moments(mean, deviation)
         with np.errstate(over="ignore", invalid="ignore"):
-            square = np.empty(p)
-            for block in self._blocks():
-                part = self.X[:, block]
-                square[block] = np.einsum("ij,ij->j", part, part, dtype=float) * weights[0]
+            square = np.zeros(p)
+            for rows, cols in self._blocks():
+                part = self.X[rows, cols].astype(float, copy=False)
+                square[cols] += np.einsum("ij,ij->j", part, part) * weights[0]
             variance = square - mean**2
             # The short formula cancels where the mean dwarfs the deviation, and under- or overflows
             # for extreme columns: those are done again, from their deviations.
@@ -99,12 +120,3 @@ class DenseDesign(ScaledMatrix):
         offset = np.zeros(self.shape[1]) if self.offset is None else self.offset
         every = np.arange(self.shape[1])
         return self._deviations(d, offset, every) * self.inverse_scale
-
-
-def _upcast_product(weights, X):
-    """``weights' X`` accumulated in float64, a block of rows at a time."""
-    step = max(1, _BLOCK_ELEMENTS // max(X.shape[1], 1))
-    return sum(
-        (weights[a : a + step] @ X[a : a + step].astype(float) for a in range(0, len(X), step)),
-        np.zeros(X.shape[1]),
-    )

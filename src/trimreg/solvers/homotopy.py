@@ -17,7 +17,7 @@ import numpy as np
 
 
 def homotopy(inner, theta, *, growth=1.5, first=0.1, max_stages=48):
-    """Yield ``(theta, gradient, weights)`` for rising gamma, ending at weights of zeros and ones.
+    """Yield ``(theta, gradient, loss)`` for rising gamma, ending at weights of zeros and ones.
 
     Parameters
     ----------
@@ -34,9 +34,11 @@ def homotopy(inner, theta, *, growth=1.5, first=0.1, max_stages=48):
     levels = penalty.thresholds(start, problem.alpha)
     positive = levels[(levels > 0) & np.isfinite(levels)]
     tol = min(1e-3, 0.05 * positive.min(initial=np.inf) / inner.scale)
+    gradient = None
     for _ in range(max_stages):
-        theta, _, gradient, _ = inner.solve(theta, penalty.thresholds(weights, problem.alpha), tol=tol)
-        yield theta, gradient, weights
+        threshold = penalty.thresholds(weights, problem.alpha)
+        theta, gradient, loss, _ = inner.solve(theta, threshold, tol=tol, gradient=gradient)
+        yield theta, gradient, loss
         magnitude = penalty.magnitudes(theta)
         top = magnitude.max(initial=0.0)
         if top == 0.0:

@@ -42,8 +42,9 @@ class Effort:
     splices: tuple[int, ...] = (8, 4, 2)
     trials: int = 6
     kicks: int = 4
+    subset_kicks: int = 6
     kick_share: int = 3
-    subset_kicks: int = 6  # for best subsets a kick costs no pass over X
+    rounds: int = 1
     subset_rounds: int = 2
     rising_alpha: bool = False
 
@@ -58,6 +59,7 @@ EFFORTS = {
         trials=24,
         kicks=20,
         subset_kicks=30,
+        rounds=3,
         subset_rounds=4,
         rising_alpha=True,
     ),
@@ -94,31 +96,31 @@ def _normalized(problem, theta0, tol, rng, effort):
 # -- MM alone: any penalty, any loss ------------------------------------------------------------------
 
 
-def _majorize_minimize(inner, theta, weights=None, fresh_tol=None):
+def _majorize_minimize(inner, theta, weights=None, gradient=None):
     """Weights, inner problem, weights, ... until the weights of the solution leave it optimal."""
     from ..penalties.base import subgradient_residual
 
     problem, penalty = inner.problem, inner.problem.penalty
-    goal = inner.scale * inner.tol
     if theta is None:
         theta = np.zeros(problem.n_features)
         if weights is None and penalty.n_free is None:
             # theta = 0 gives a folded concave penalty its full weights: the first problem is the lasso
-            weights = penalty.weights(theta, problem.alpha)
+            weights, gradient = penalty.weights(theta, problem.alpha), inner.gradient_at_zero
     if weights is None:
         gradient = problem.gradient(problem.predictor(theta))
         weights = problem.weights(theta, gradient)
     objective = np.inf
     while True:
-        theta, eta, gradient, solved = inner.solve(theta, penalty.thresholds(weights, problem.alpha))
-        previous, objective = objective, problem.objective(theta, eta)
+        threshold = penalty.thresholds(weights, problem.alpha)
+        theta, gradient, loss, solved = inner.solve(theta, threshold, gradient=gradient)
+        previous, objective = objective, loss + penalty.value(theta, problem.alpha)
         weights = problem.weights(theta, gradient)
         threshold = penalty.thresholds(weights, problem.alpha)
         residual = subgradient_residual(theta, gradient, threshold, problem.positive)
         worst = float(np.max(np.abs(residual), initial=0.0))
         # The second test is rounding's: F cannot fall any more although the tolerance asks for it.
-        done = solved and (worst <= goal or objective > previous - 1e-14 * abs(previous))
-        message = f"largest violation {worst:.3g}, goal {goal:.3g}"
+        done = solved and (worst <= inner.goal or objective > previous - 1e-14 * abs(previous))
+        message = f"largest violation {worst:.3g}, goal {inner.goal:.3g}"
         yield Step(theta, weights, objective, converged=done, message=message)
         if done or not solved:
             return
@@ -155,28 +157,25 @@ def _trimmed_quadratic(inner, theta0, rng, effort):
             theta = np.where(weights > 0, 0.0, theta)
         yield from _majorize_minimize(inner, theta, weights)
         return
-    if exact:
-        search = SubsetSearch(inner, free)
-        for _ in range(effort.subset_rounds):
-            narrow = search.narrowed(inner, max(_NARROW, 4 * search.size))
-            settled = yield from _exchange(narrow, rng, effort, effort.subset_kicks)
-            search.move_to(narrow.solution()[1])
+    search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
+    yield _where(search)
+    for _ in range(effort.subset_rounds if exact else effort.rounds):
+        narrow = search.narrowed(max(_NARROW, 4 * penalty.n_free))
+        settled = yield from _exchange(narrow, rng, effort, effort.subset_kicks if exact else effort.kicks)
+        search.adopt(narrow)
+        if not narrow.complete:
             yield from _descend(search, splices=(), trials=effort.trials)
-            if settled:
-                break
+        if settled:
+            break
+    if search.certifies:
         search.refresh()  # the last word is had without the rounding of updates
         yield from _descend(search, splices=(), trials=effort.trials)
-        certified = True
-    else:
-        search = SoftSearch(inner, theta, free)
-        yield from _exchange(search, rng, effort, effort.kicks)
-        certified = None
     theta, free = search.solution()
     weights = np.ones(problem.n_features)
     weights[free] = 0.0
     weights[levels == 0] = 0.0
     for step in _majorize_minimize(inner, theta, weights):
-        yield replace(step, swap_optimal=certified if step.converged else None)
+        yield replace(step, swap_optimal=True if search.certifies and step.converged else None)
 
 
 def _exchange(search, rng, effort, kicks):
@@ -214,21 +213,21 @@ def _start(inner, effort):
     softened = inner.at_alpha(alpha)
     if effort.homotopy and alpha == problem.alpha:
         theta, gradient, weights = zero, inner.gradient_at_zero, penalty.uniform_weights()
-        for theta, gradient, weights in homotopy(softened, zero):
-            yield Step(theta, weights, problem.objective(theta), message="homotopy")
+        for theta, gradient, loss in homotopy(softened, zero):
+            yield Step(theta, weights, loss + penalty.value(theta, alpha), message="homotopy")
         if effort.rising_alpha:
             theta, gradient = rising_alpha(softened, theta, gradient)
         return theta, gradient, softened.problem.weights(theta, gradient)
     # The weighted lasso, then MM at that alpha; loosely, for it is only a start.
     loose = max(1e-3, inner.tol) if alpha < problem.alpha else inner.tol
-    weights = np.ones(problem.n_features)
+    theta, gradient, weights = zero, inner.gradient_at_zero, np.ones(problem.n_features)
     for _ in range(5):
-        theta, _, gradient, _ = softened.solve(zero, penalty.thresholds(weights, alpha), tol=loose)
+        threshold = penalty.thresholds(weights, alpha)
+        theta, gradient, loss, _ = softened.solve(theta, threshold, tol=loose, gradient=gradient)
         previous, weights = weights, softened.problem.weights(theta, gradient)
-        zero = theta
         if np.array_equal(weights, previous) or alpha == problem.alpha:
             break
-    yield Step(theta, weights, problem.objective(theta), message="start")
+    yield Step(theta, weights, loss + penalty.value(theta, problem.alpha), message="start")
     return theta, gradient, weights
 
 

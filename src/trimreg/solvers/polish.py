@@ -16,7 +16,9 @@ from scipy.linalg import lapack
 from ..penalties.base import subgradient_residual
 from .exchange import Exchanges
 from .kernels import best_swaps
-from .workingset import minimize_block
+from .workingset import GramSolver, minimize_block
+
+_OUTSIDE = 256  # candidates outside the active set that are scored, by size of their gradient
 
 
 def huber_cost(theta, inverse, threshold):
@@ -31,45 +33,64 @@ class SoftSearch:
 
     Parameters
     ----------
-    inner : WorkingSetSolver
-        Of a problem with constant curvature in normalized coordinates.
+    inner : WorkingSetSolver or GramSolver
+        Of a least-squares problem in normalized coordinates.
     theta : ndarray
-        A start for the first settling.
+        Where settling starts.
     free : ndarray of int
+        The free set to start from.
+    gradient : ndarray, optional
+        Of the loss at theta.
     """
 
     certifies = False
-    max_outside = 256  # candidates outside the active set that are scored, by size of their gradient
+    complete = True  # whether no column is left out
 
-    def __init__(self, inner, theta, free):
+    def __init__(self, inner, theta, free, gradient=None):
         self.inner = inner
         self.problem = inner.problem
-        self.levels = self.problem.penalty.thresholds(np.ones(inner.problem.n_features), self.problem.alpha)
-        self.theta = theta
+        self.levels = self.problem.penalty.thresholds(np.ones(self.problem.n_features), self.problem.alpha)
+        self.theta, self.gradient = theta, gradient
         self.move_to(free)
+
+    def narrowed(self, count) -> SoftSearch:
+        """The search over the active columns and the ``count`` of largest gradient: no pass over X."""
+        inner, pool = self.inner, self.inner.pool
+        columns = inner.alive & np.isfinite(self.levels) & ((pool.place >= 0) | (self.theta != 0))
+        columns[self.free] = True
+        outside = np.flatnonzero(~columns & inner.alive & np.isfinite(self.levels))
+        complete = outside.size <= count
+        if not complete:
+            outside = outside[np.argpartition(-np.abs(self.gradient[outside]), count)[:count]]
+        columns[outside] = True
+        local = GramSolver(inner, np.flatnonzero(columns), self.theta, self.gradient, self.loss)
+        narrow = SoftSearch(local, self.theta, self.free, self.gradient)
+        narrow.complete = complete
+        return narrow
+
+    def adopt(self, other: SoftSearch) -> None:
+        """Settle where another search of the same problem stands, if that is lower."""
+        if other.objective < self.objective:
+            self._settle(other.theta, other.free)
 
     def move_to(self, free):
         """Settle from this free set: MM steps to a local minimum, whose free set is kept."""
-        self.objective = np.inf
-        self._settle(self.theta, free)
+        self._settle(self.theta, free, self.gradient)
 
-    def _settle(self, theta, free):
+    def _settle(self, theta, free, gradient=None):
         inner, problem, penalty = self.inner, self.problem, self.problem.penalty
-        goal = inner.scale * inner.tol
         threshold = self.levels.copy()
         threshold[free] = 0.0
+        objective = np.inf
         while True:
-            theta, eta, gradient, self.solved = inner.solve(theta, threshold)
-            weights = problem.weights(theta, gradient)
-            self.theta, self.gradient, self.weights = theta, gradient, weights
-            self.loss = problem.loss_value(eta)
-            previous, self.objective = self.objective, self.loss + penalty.value(theta, problem.alpha)
-            threshold = penalty.thresholds(weights, problem.alpha)
-            residual = subgradient_residual(theta, gradient, threshold, problem.positive)
-            if np.max(np.abs(residual), initial=0.0) <= goal:
+            theta, gradient, self.loss, _ = inner.solve(theta, threshold, gradient=gradient)
+            previous, objective = objective, self.loss + penalty.value(theta, problem.alpha)
+            threshold = penalty.thresholds(problem.weights(theta, gradient), problem.alpha)
+            residual = subgradient_residual(theta, gradient, threshold, problem.positive)[inner.alive]
+            # The second test is rounding's: no descent is left.
+            if np.max(np.abs(residual), initial=0.0) <= inner.goal or not objective < previous * (1 - 1e-13):
                 break
-            if self.objective > previous - 1e-13 * abs(previous):  # rounding: no descent is left
-                break
+        self.theta, self.gradient, self.objective = theta, gradient, objective
         self.free = np.flatnonzero((threshold == 0) & (self.levels > 0) & inner.alive)
 
     def exchanges(self) -> Exchanges:
@@ -84,8 +105,8 @@ class SoftSearch:
         always = np.flatnonzero((levels == 0) & inner.alive)
         A = np.concatenate([S, P, always])
         O = np.flatnonzero(~active & inner.alive & np.isfinite(levels))
-        if O.size > self.max_outside:
-            O = np.sort(O[np.argpartition(-np.abs(self.gradient[O]), self.max_outside)[: self.max_outside]])
+        if O.size > _OUTSIDE:
+            O = np.sort(O[np.argpartition(-np.abs(self.gradient[O]), _OUTSIDE)[:_OUTSIDE]])
         inverse = self._inverse(pool.block(A))
         diagonal = np.diagonal(inverse)
         h = S.size
@@ -153,7 +174,7 @@ class SoftSearch:
         """Nothing here accumulates rounding."""
 
     def save(self):
-        kept = ("theta", "gradient", "weights", "loss", "objective", "free", "solved")
+        kept = ("theta", "gradient", "loss", "objective", "free")
         return {name: getattr(self, name) for name in kept}
 
     def restore(self, state):

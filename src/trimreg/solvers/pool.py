@@ -47,9 +47,12 @@ class GramPool:
 
     def block(self, rows: np.ndarray, cols: np.ndarray | None = None) -> np.ndarray:
         """The contiguous block of the Gram matrix for these columns of the design."""
-        self.require(rows)
-        if cols is None:
-            place = self.place[rows]
-            return self._store[place[:, None], place]
-        self.require(cols)
-        return self._store[self.place[rows][:, None], self.place[cols]]
+        place = self._places(rows)
+        return self._store[place[:, None], place if cols is None else self._places(cols)]
+
+    def _places(self, W):
+        place = self.place[W]
+        if place.size and place.min() < 0:
+            self.require(W)
+            place = self.place[W]
+        return place

@@ -91,9 +91,10 @@ class SubsetSearch:
     """
 
     def __init__(self, inner, free, universe=None):
+        self.inner = inner
         problem = inner.problem
         limits = problem.penalty.thresholds(np.ones(problem.n_features), 1.0)
-        self.certifies = universe is None  # "no swap is left" means something over all columns only
+        self.complete = self.certifies = universe is None  # "no swap is left" means something over all columns only
         self.energy = 2.0 * problem.loss_value(np.zeros_like(problem.y))
         self.size = problem.penalty.n_free
         self.n_features = problem.n_features
@@ -113,12 +114,16 @@ class SubsetSearch:
         place[self.universe] = np.arange(self.universe.size)
         self.move_to(place[free])
 
-    def narrowed(self, inner, count) -> SubsetSearch:
+    def narrowed(self, count) -> SubsetSearch:
         """The search over the ``count`` columns that gain most on entering, and those that are in."""
         entry = self._entries()
         best = np.argpartition(-entry, count)[:count] if count < entry.size else np.arange(entry.size)
         best = best[entry[best] > 0]
-        return SubsetSearch(inner, self.free, np.union1d(best, self.A))
+        return SubsetSearch(self.inner, self.free, np.union1d(best, self.A))
+
+    def adopt(self, other: SubsetSearch) -> None:
+        """Move to the free set of another search of the same problem."""
+        self.move_to(other.solution()[1])
 
     # -- the fit -----------------------------------------------------------------------------------
 

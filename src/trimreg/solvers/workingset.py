@@ -15,6 +15,7 @@ included, then ends what coordinate descent would crawl over.
 from __future__ import annotations
 
 import copy
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
@@ -65,13 +66,26 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
 
 
 def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=100):
-    """Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum t |x|``; all arrays in place."""
+    """Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum t |x|``; all arrays in place.
+
+    Returns whether the conditions hold within ``tol``; rounding in a singular G can keep them from it.
+    """
     for _ in range(max_rounds):
         coordinate_descent(gram, gradient, theta, threshold, positive, 50, tol)
         newton_on_support(gram, gradient, theta, threshold, positive)
         residual = subgradient_residual(theta, gradient, threshold, positive)
         if np.max(np.abs(residual), initial=0.0) <= tol:
-            return
+            return True
+    return False
+
+
+class Solution(NamedTuple):
+    """The solution of a weighted l1 problem, with what was computed on the way."""
+
+    theta: np.ndarray
+    gradient: np.ndarray
+    loss: float
+    converged: bool
 
 
 class WorkingSetSolver:
@@ -88,11 +102,11 @@ class WorkingSetSolver:
     def __init__(self, problem: Problem, tol: float, max_rounds: int = 1000):
         self.problem = problem
         self.max_rounds = max_rounds
-        self.rounds = 0
         zero = np.zeros(problem.n_features)
         self.gradient_at_zero = problem.gradient(problem.predictor(zero))
         self.scale = float(np.max(np.abs(self.gradient_at_zero), initial=0.0)) or 1.0
-        self.tol = max(tol, 50 * np.finfo(problem.design.dtype).eps)
+        self.tol = max(tol, 50 * np.finfo(float).eps)
+        self.goal = self.scale * self.tol
         self.alive = problem.design.column_norms(problem.d) > 0
         constant = problem.loss.constant_curvature
         self.pool = GramPool(problem.design, problem.d) if constant else None
@@ -103,26 +117,25 @@ class WorkingSetSolver:
         other.problem = self.problem.at(alpha)
         return other
 
-    def solve(self, theta, threshold, *, tol=None, gradient=None):
-        """The minimizer from a warm start; returns ``(theta, eta, gradient, converged)``."""
+    def solve(self, theta, threshold, *, tol=None, gradient=None) -> Solution:
+        """The minimizer from a warm start, whose gradient need not be computed again if it is given."""
         problem = self.problem
-        goal = self.scale * (self.tol if tol is None else max(tol, self.tol))
-        theta = np.where(np.isinf(threshold), 0.0, theta)
+        goal = self.goal if tol is None else self.scale * max(tol, self.tol)
+        if np.any(theta[np.isinf(threshold)]):
+            theta, gradient = np.where(np.isinf(threshold), 0.0, theta), None
         eta = problem.predictor(theta)
         free = (threshold == 0) & self.alive
         for _ in range(self.max_rounds):
             if gradient is None:
                 gradient = problem.gradient(eta)
-                self.rounds += 1
             violation = np.abs(subgradient_residual(theta, gradient, threshold, problem.positive))
             worst = float(np.max(violation, initial=0.0))
             if worst <= goal:
-                return theta, eta, gradient, True
+                return Solution(theta, gradient, problem.loss_value(eta), True)
             W = self._working_set(theta, free, violation, goal)
             theta, eta = self._improve(theta, eta, gradient, threshold, W, max(0.3 * goal, 0.03 * worst))
             gradient = None
-        gradient = problem.gradient(eta)
-        return theta, eta, gradient, False
+        return Solution(theta, problem.gradient(eta), problem.loss_value(eta), False)
 
     def _working_set(self, theta, free, violation, goal):
         """The support, the free coordinates, and as many again of the worst violators (at least 32)."""
@@ -167,3 +180,42 @@ class WorkingSetSolver:
                 return point, predictor
             step *= 0.5
         return theta, eta
+
+
+class GramSolver:
+    """The same for least squares on some columns only, in Gram coordinates: X is not touched.
+
+    It starts from a point of the whole problem and treats the gradient outside its columns as if it stood
+    still. What it finds is a point of the whole problem, with its true objective, though
+    columns outside may violate their conditions there.
+
+    Parameters
+    ----------
+    inner : WorkingSetSolver
+    columns : ndarray of int
+        Must contain the support of ``theta``.
+    theta, gradient, loss
+        A point, the gradient and the value of the loss there.
+    """
+
+    def __init__(self, inner: WorkingSetSolver, columns, theta, gradient, loss):
+        self.problem, self.scale, self.tol, self.goal = inner.problem, inner.scale, inner.tol, inner.goal
+        self.pool = inner.pool
+        self.columns = columns
+        self.alive = np.zeros_like(inner.alive)
+        self.alive[columns] = inner.alive[columns]
+        self._gram = inner.pool.block(columns)
+        self._theta, self._gradient, self._loss = theta, gradient, loss
+
+    def solve(self, theta, threshold, *, gradient=None) -> Solution:
+        U = self.columns
+        local = theta[U]
+        moved = local - self._theta[U]
+        changed = np.flatnonzero(moved)
+        slope = self._gradient[U] + moved[changed] @ self._gram[changed]
+        done = minimize_block(self._gram, slope, local, threshold[U], self.problem.positive, 0.3 * self.goal)
+        moved = local - self._theta[U]
+        loss = self._loss + 0.5 * float(moved @ (slope + self._gradient[U]))
+        theta, gradient = self._theta.copy(), self._gradient.copy()
+        theta[U], gradient[U] = local, slope
+        return Solution(theta, gradient, loss, done)

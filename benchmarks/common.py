@@ -1,0 +1,123 @@
+"""What the benchmarks share: clocks, one BLAS thread, a design that counts passes, the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+
+PACKAGES = ("trimreg", "numpy", "scipy", "scikit-learn", "numba", "skglm", "abess", "celer")
+
+
+@dataclass
+class Section:
+    """A part of the report: a table, the bars it is held to, and remarks."""
+
+    title: str
+    problem: str
+    header: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    bars: list[tuple[str, str, bool]] = field(default_factory=list)  # what was asked, what came out, met
+    remarks: list[str] = field(default_factory=list)
+
+    def bar(self, asked: str, got: str, met: bool) -> None:
+        self.bars.append((asked, got, bool(met)))
+
+    def markdown(self) -> str:
+        lines = [f"## {self.title}", "", self.problem, ""]
+        lines += ["| " + " | ".join(self.header) + " |", "|" + "---|" * len(self.header)]
+        lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in self.rows]
+        if self.bars:
+            lines += ["", "| asked | got | met |", "|---|---|---|"]
+            lines += [f"| {asked} | {got} | {'yes' if met else '**no**'} |" for asked, got, met in self.bars]
+        lines += [line for remark in self.remarks for line in ("", remark)]
+        return "\n".join(lines) + "\n"
+
+    def dump(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def one_thread() -> None:
+    """Every library on one thread: the peers have no other way, so ratios are of like with like."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)
+
+
+def timed(function, repeats: int = 1):
+    """``(least seconds, result)`` of so many calls."""
+    best, result = np.inf, None
+    for _ in range(repeats):
+        start = time.perf_counter()
+        result = function()
+        best = min(best, time.perf_counter() - start)
+    return best, result
+
+
+def pass_seconds(X) -> float:
+    """Seconds of one pass over X: the product X'r."""
+    r = np.ones(X.shape[0], dtype=X.dtype)
+    return timed(lambda: r @ X, 10)[0]
+
+
+class CountingDesign:
+    """A design that adds up how much of X its operations read; ``passes`` is in units of X."""
+
+    def __init__(self, inner, tally=None):
+        self.inner = inner
+        self.tally = {"passes": 0.0} if tally is None else tally
+        self.shape, self.dtype = inner.shape, inner.dtype
+
+    @property
+    def passes(self) -> float:
+        return self.tally["passes"]
+
+    def _read(self, columns: float) -> None:
+        self.tally["passes"] += columns / self.shape[1]
+
+    def matvec(self, v):
+        self._read(np.count_nonzero(v))
+        return self.inner.matvec(v)
+
+    def rmatvec(self, r):
+        self._read(self.shape[1])
+        return self.inner.rmatvec(r)
+
+    def columns(self, W):
+        self._read(len(W))
+        return self.inner.columns(W)
+
+    def gram(self, rows, d, cols):
+        self._read(self.shape[1] if rows is None else len(set(rows) | set(cols)))
+        return self.inner.gram(rows, d, cols)
+
+    def column_norms(self, d):
+        return self.inner.column_norms(d)
+
+    def rescaled(self, factor):
+        return CountingDesign(self.inner.rescaled(factor), self.tally)
+
+    def original_units(self, theta):
+        return self.inner.original_units(theta)
+
+
+def machine() -> str:
+    """Processor, cores, Python and the versions of what is compared."""
+    name = platform.processor() or platform.machine()
+    if sys.platform == "linux":
+        with open("/proc/cpuinfo") as info:
+            names = [line.split(":", 1)[1].strip() for line in info if line.startswith("model name")]
+        name = names[0] if names else name
+    versions = []
+    for package in PACKAGES:
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            versions.append(f"{package} absent")
+    return f"{name}, {os.cpu_count()} cores, Python {platform.python_version()}; " + ", ".join(versions)
