@@ -1,0 +1,10 @@
+"""Pictures of fits. Every function takes an ``ax`` and returns it; matplotlib is imported on first use."""
+
+from __future__ import annotations
+
+from .comparison import coefficients
+from .curves import convergence
+from .paths import coefficient_path
+from .style import PALETTE, spread
+
+__all__ = ["PALETTE", "coefficient_path", "coefficients", "convergence", "spread"]
