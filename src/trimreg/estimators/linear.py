@@ -38,9 +38,9 @@ class LinearEstimator(RegressorMixin, BaseEstimator):
         arguments = self._arguments()
         check.check_flag("warm_start", self.warm_start)
         validate_data(self, X, skip_check_array=True)  # names and number of features; solve checks the rest
-        theta0 = None
-        if self.warm_start and getattr(self, "coef_", np.empty(0)).size == self.n_features_in_:
-            theta0 = self.coef_
+        theta0 = getattr(self, "coef_", None) if self.warm_start else None
+        if theta0 is not None and theta0.size != self.n_features_in_:
+            theta0 = None
         result = solve(X, y, sample_weight=sample_weight, theta0=theta0, **arguments)
         self.result_ = result
         self.coef_ = result.coef

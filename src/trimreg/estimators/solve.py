@@ -55,7 +55,7 @@ class _Task:
         coef, intercept = self.problem.design.original_units(step.theta)
         kept = slice(None, -1) if self.constant else slice(None)
         return SolverResult(
-            coef=coef.astype(self.dtype),
+            coef=coef.astype(self.dtype) + self.dtype.type(0),  # no -0.0
             intercept=float(intercept + self.centre),
             weights=step.weights[kept],
             objective=float(step.objective),
@@ -116,11 +116,11 @@ def _prepare(
     if theta0 is not None:
         start = np.zeros(p)
         np.divide(theta0, design.inverse_scale, out=start, where=design.inverse_scale > 0)
-    centre = float(d @ y) if centring else 0.0
+    target, centre = _centred(y, d) if centring else (y, 0.0)
     if constant:
         design, penalty = WithConstant(design), penalty.extended()
         start = None if start is None else np.append(start, 0.0)
-    problem = Problem(design, loss, y - centre, d, penalty, 0.0, positive)
+    problem = Problem(design, loss, target, d, penalty, 0.0, positive)
     return _Task(
         problem=problem.at(_alpha(problem, alpha)),
         solver=spec,
@@ -132,6 +132,15 @@ def _prepare(
         constant=constant,
         exact=alpha == "exact",
     )
+
+
+def _centred(y, d):
+    """``y`` less its mean, and the mean; exact zeros where y is constant but for rounding of its mean."""
+    mean = float(d @ y)
+    mean += float(d @ (y - mean))
+    target = y - mean
+    constant = np.max(np.abs(target[d > 0])) <= 10 * np.finfo(float).eps * abs(mean)
+    return np.zeros_like(y) if constant else target, mean
 
 
 def _alpha(problem: Problem, alpha) -> float:
