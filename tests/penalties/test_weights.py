@@ -141,13 +141,33 @@ def test_special_factors(penalty):
     assert bound.prox(moved, 1.0)[4] == 0.0
 
 
-@pytest.mark.parametrize("penalty", [L1(FACTOR), TrimmedL1(1, FACTOR)], ids=repr)
+@pytest.mark.parametrize(
+    "penalty", [L1(FACTOR), TrimmedL1(1, FACTOR), MCP(2.5, FACTOR), SCAD(3.0, FACTOR)], ids=repr
+)
 def test_rescaled_keeps_the_value(penalty):
     scale = np.array([3.0, 0.1, 1.0, 7.0, 2.0, 1e3])
     bound = penalty.bind(6)
     other = bound.rescaled(scale)
-    assert other.value(THETA * scale, 1.0) == pytest.approx(bound.value(THETA, 1.0))
-    np.testing.assert_array_equal(other.weights(THETA * scale, 1.0), bound.weights(THETA, 1.0))
+    for alpha in (0.3, 1.0, 4.0):
+        assert other.value(THETA * scale, alpha) == pytest.approx(bound.value(THETA, alpha))
+        weights = bound.weights(THETA, alpha)
+        np.testing.assert_allclose(other.weights(THETA * scale, alpha), weights, atol=1e-15)
+        np.testing.assert_allclose(other.thresholds(weights, alpha) * scale, bound.thresholds(weights, alpha))
+        twice = bound.extended().rescaled(np.append(scale, 2.0)).rescaled(np.append(scale, 3.0))
+        longer = np.append(THETA * scale**2, 9.0)
+        assert twice.value(longer, alpha) == pytest.approx(bound.value(THETA, alpha))
+
+
+@pytest.mark.parametrize("penalty", [L1(), TrimmedL1(0), MCP(2.5), SCAD(3.0)], ids=repr)
+@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
+def test_prox_of_a_rescaled_penalty(penalty, scale):
+    bound = penalty.bind(1).rescaled(np.array([scale]))
+    x = np.linspace(-10.0, 10.0, 20_001)
+    value = np.array([bound.value(np.array([t]), 1.0) for t in x])
+    for z in (0.5, 1.7, -3.1, 6.0):
+        lowest = np.min((x - z) ** 2 / (2 * 0.7) + value)
+        found = bound.prox(np.array([z]), 1.0, 0.7)
+        assert (found[0] - z) ** 2 / (2 * 0.7) + bound.value(found, 1.0) <= lowest + 1e-12
 
 
 @pytest.mark.parametrize("penalty", [L1(), MCP(), SCAD(), TrimmedL1(2)], ids=repr)

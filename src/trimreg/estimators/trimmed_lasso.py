@@ -26,7 +26,8 @@ class TrimmedLasso(LinearEstimator):
         best-subset selection of size h with nothing else to tune. A number gives the soft version: h
         coefficients free of shrinkage, and some more that are shrunk.
     solver : {"mm", "bcd", "dc", "prox"}, default="mm"
-        See :func:`trimreg.solve`. All but the default are there for comparison.
+        See :func:`trimreg.solve`. All but the default are there for comparison: at ``alpha="exact"`` ``"dc"``
+        does not leave its start, 0, and ``"bcd"`` not always.
     effort : {"low", "medium", "high"}, default="medium"
         How hard ``"mm"`` looks for a good local minimum; other solvers ignore it.
     fit_intercept, standardize : bool, default=True

@@ -112,7 +112,7 @@ class Penalty:
         return self
 
     def rescaled(self, scale: np.ndarray) -> Penalty:
-        """The same penalty for coefficients multiplied by ``scale``: ``r_j`` keeps its value."""
+        """The same penalty for coefficients multiplied by ``scale``: its value and the ``r_j`` stay."""
         with np.errstate(invalid="ignore"):
             factor = np.where(self._excluded, np.inf, self._factor / scale)
         return copy.copy(self)._with_factor(factor)

@@ -24,8 +24,34 @@ class FoldedConcave(Penalty):
             raise ValueError(f"gamma must be a number above {self._gamma_minimum}; got {gamma!r}")
         return super().bind(n_features)
 
+    # A folded penalty depends on more than r_j = f_j |theta_j|. So in coordinates theta * scale it remembers
+    # the scale as `_unit`, and is evaluated at |theta| itself.
+
+    def _with_factor(self, factor):
+        self._unit = np.ones_like(factor)
+        return super()._with_factor(factor)
+
+    def rescaled(self, scale):
+        other = super().rescaled(scale)
+        other._unit = self._unit * scale
+        return other
+
+    def extended(self):
+        other = super().extended()
+        other._unit = np.append(self._unit, 1.0)
+        return other
+
+    def _original(self, size, alpha, factor):
+        """|theta_j| and the level ``alpha f_j`` in the coordinates that the penalty was stated in."""
+        unit = self._unit[self._regular]
+        return size / unit, alpha * (factor * unit)
+
     def _pointwise(self, size, level):
         """p(size; level), elementwise."""
+        raise NotImplementedError
+
+    def _slope(self, size, level):
+        """p'(size; level) / level, elementwise; 0 where the level is."""
         raise NotImplementedError
 
     def _candidates(self, size, level, step):
@@ -33,13 +59,18 @@ class FoldedConcave(Penalty):
         raise NotImplementedError
 
     def _value(self, size, alpha, factor):
-        return self._pointwise(size, alpha * factor).sum()
+        return self._pointwise(*self._original(size, alpha, factor)).sum()
+
+    def _weights(self, size, alpha, factor, tie):
+        return self._slope(*self._original(size, alpha, factor))
 
     def _prox(self, size, alpha, step, factor):
         # On each piece the objective is a quadratic, so its least value over the piece is at the
         # clipped stationary point (convex) or at an end (concave); the ends belong to neighbours or
         # are 0. The lowest of all candidates is the global minimum, whatever the step.
-        level = alpha * factor
+        unit = self._unit[self._regular]
+        size, level = self._original(size, alpha, factor)
+        step = step / unit**2
         points = np.vstack([np.zeros_like(size), *self._candidates(size, level, step), size])
         cost = (points - size) ** 2 / (2 * step) + self._pointwise(points, level)
-        return np.take_along_axis(points, np.argmin(cost, axis=0)[None], axis=0)[0]
+        return unit * np.take_along_axis(points, np.argmin(cost, axis=0)[None], axis=0)[0]

@@ -41,13 +41,12 @@ class MCP(FoldedConcave):
         size = np.minimum(size, self._end(level))
         return level * size - size**2 / (2 * self.gamma)
 
-    def _weights(self, size, alpha, factor, tie):
-        level = alpha * factor
+    def _slope(self, size, level):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(level > 0, np.maximum(1.0 - size / self._end(level), 0.0), 0.0)
 
     def _candidates(self, size, level, step):
         end = self._end(level)
         curvature = 1.0 - step / self.gamma
-        inside = (size - step * level) / curvature if curvature != 0 else np.zeros_like(size)
+        inside = np.divide(size - step * level, curvature, out=np.zeros_like(size), where=curvature != 0)
         return (np.clip(inside, 0.0, end),)

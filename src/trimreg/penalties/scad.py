@@ -41,8 +41,7 @@ class SCAD(FoldedConcave):
         t = np.clip(size, level, self.gamma * level) - level
         return linear + level * t - t**2 / (2 * (self.gamma - 1))
 
-    def _weights(self, size, alpha, factor, tie):
-        level = alpha * factor
+    def _slope(self, size, level):
         if np.isinf(self.gamma):
             return np.where(level > 0, 1.0, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -55,5 +54,5 @@ class SCAD(FoldedConcave):
             return (np.maximum(size - step * level, 0.0),)
         curvature = 1.0 - step / (self.gamma - 1)
         numerator = size - step * self.gamma * level / (self.gamma - 1)
-        middle = numerator / curvature if curvature != 0 else level
+        middle = np.divide(numerator, curvature, out=level.copy(), where=curvature != 0)
         return (soft, np.clip(middle, level, self.gamma * level), level, self.gamma * level)

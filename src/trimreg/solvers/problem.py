@@ -103,7 +103,7 @@ class Problem:
         """The same problem for columns of norm one, and the norms.
 
         Coefficients of the new problem are the old ones times the norms; the magnitudes ``r_j`` and
-        with them the penalty do not change. Gram matrices then have a unit diagonal, whatever the
+        the penalty do not change. Gram matrices then have a unit diagonal, whatever the
         units of X. A column of zeros keeps norm 1 here and a zero diagonal.
         """
         norms = self.design.column_norms(self.d)
