@@ -82,7 +82,11 @@ def run(quick: bool = False) -> Section:
             f"{counted[name]:.1f}" if name in counted else "-", f"{value[name] / value[loop]:.5f}",
         ])  # fmt: skip
     ratio = {name: seconds[name] / seconds[mcp] for name in fits}
-    section.bar('"low" no slower than the DC loop', f"{seconds[low] / seconds[loop]:.2f}", seconds[low] <= seconds[loop])
+    section.bar(
+        '"low" no slower than the DC loop',
+        f"{seconds[low] / seconds[loop]:.2f}",
+        seconds[low] <= seconds[loop],
+    )
     section.bar('"low" at most 1.5 times MCP', f"{ratio[low]:.2f}", ratio[low] <= 1.5)
     section.bar(
         '"low" objective no larger than the loop\'s',

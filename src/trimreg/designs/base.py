@@ -94,9 +94,12 @@ class ScaledMatrix:
 
     def rmatvec(self, r):
         product = self._transposed_product(r)
-        if self.offset is not None:
-            product = product - np.multiply.outer(self.offset, r.sum(axis=0))
-        return (product.T * self.inverse_scale).T
+        # A vector at a time and in place: the product with several is the largest array of a fit.
+        for one, total in zip(np.atleast_2d(product.T), np.atleast_1d(r.sum(axis=0)), strict=True):
+            if self.offset is not None:
+                one -= total * self.offset
+            one *= self.inverse_scale
+        return product
 
     def column_norms(self, d):
         if d is self._norm_weights:

@@ -26,7 +26,10 @@ class DenseDesign(ScaledMatrix):
     def _product(self, u):
         used = np.flatnonzero(u)
         if used.size * 8 < u.size:  # a sparse vector: touch only its columns
-            return self._take(used).astype(float, copy=False) @ u[used]
+            product = np.empty(self.shape[0])
+            for rows in self._row_blocks(used.size):
+                product[rows] = self._take(used, rows) @ u[used]
+            return product
         if self.dtype == float:
             return self.X @ u
         product = np.zeros(self.shape[0])
@@ -43,23 +46,34 @@ class DenseDesign(ScaledMatrix):
             product[..., cols] += r[rows].T @ self.X[rows, cols].astype(float)
         return product.T
 
-    def _take(self, W):
-        return self.X.T[W].T if self._by_columns else np.take(self.X, W, axis=1)
+    def _take(self, W, rows=slice(None)):
+        """A float64 copy of the columns W of X, of some of its rows."""
+        part = self.X.T[W, rows].T if self._by_columns else np.take(self.X[rows], W, axis=1)
+        return part.astype(float, copy=False)
 
-    def columns(self, W):
-        Z = self._take(W).astype(float, copy=False)
+    def columns(self, W, rows=slice(None)):
+        Z = self._take(W, rows)
         if self.offset is not None:
-            Z -= self.offset[W]  # in place: indexing has made a copy
+            Z -= self.offset[W]
         Z *= self.inverse_scale[W]
         return Z
 
     def gram(self, rows, d, cols):
-        Z = self.columns(cols)
         if rows is None:
+            Z = self.columns(cols)
             Z *= d[:, None]
             return self.rmatvec(Z)
-        left = Z if rows is cols else self.columns(rows)
-        return left.T @ (Z * d[:, None])
+        product = np.zeros((len(rows), len(cols)))
+        for part in self._row_blocks(len(rows) + len(cols)):
+            right = self.columns(cols, part)
+            left = right if rows is cols else self.columns(rows, part)
+            product += left.T @ (right * d[part, None])
+        return product
+
+    def _row_blocks(self, width):
+        """Slices of rows such that so many columns of them are a few megabytes."""
+        step = max(1, 4 * _BLOCK_ELEMENTS // max(width, 1))
+        return (slice(start, start + step) for start in range(0, self.shape[0], step))
 
     def _blocks(self):
         """Pairs of slices that cut X, along the order it is stored in, into parts that fit in cache."""
@@ -106,7 +120,7 @@ class DenseDesign(ScaledMatrix):
         step = max(1, _BLOCK_ELEMENTS // max(self.shape[0], 1))
         for start in range(0, which.size, step):
             part = slice(start, start + step)
-            spread = self._take(which[part]).astype(float) - mean[part]
+            spread = self._take(which[part]) - mean[part]
             if refine:
                 better = mean[part] + weights @ spread / weights.sum()
                 spread -= better - mean[part]

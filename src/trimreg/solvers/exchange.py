@@ -1,8 +1,8 @@
 """Improving a free set by exchanges: splices, single swaps, and kicks out of the basin.
 
 A *search* holds a free set with its solution and knows how to score and to try exchanges (see
-:class:`trimreg.solvers.subset.SubsetSearch` for best subsets, :class:`trimreg.solvers.polish.SoftSearch` for a
-finite penalty). Here is the strategy that both follow.
+:class:`trimreg.solvers.subset.SubsetSearch` for best subsets,
+:class:`trimreg.solvers.polish.SoftSearch` for a finite penalty). Here is the strategy that both follow.
 """
 
 from __future__ import annotations

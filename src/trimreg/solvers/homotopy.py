@@ -5,10 +5,11 @@ For ``gamma >= 0`` let
 .. math:: \phi_\gamma(r) = \min_{w \in S}\; \langle w, r\rangle + \frac{1}{2\gamma}\|w - w_0\|^2, \qquad
           w_\gamma(r) = \mathrm{proj}_S(w_0 - \gamma r),\qquad w_0 = (p-h)/p.
 
-At ``gamma = 0`` every coordinate is penalized alike; as it grows the weights of the large magnitudes fall to
-0 and those of the rest rise to 1, until w is a vertex of S and ``phi`` the trimmed sum. ``phi_gamma`` is concave in r, so
-solving the weighted problem and taking new weights is a majorize-minimize step for each gamma. Following
-the minimizer as gamma rises leads to far better basins than starting at the vertex, for O(p) a step.
+At ``gamma = 0`` every coordinate is penalized alike; as it grows the weights of the large magnitudes
+fall to 0 and those of the rest rise to 1, until w is a vertex of S and ``phi`` the trimmed sum.
+``phi_gamma`` is concave in r, so solving the weighted problem and taking new weights is a
+majorize-minimize step for each gamma. Following the minimizer as gamma rises leads to far better basins
+than starting at the vertex, for O(p) a step.
 """
 
 from __future__ import annotations

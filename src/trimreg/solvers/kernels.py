@@ -83,24 +83,3 @@ def best_swaps(link, correlation, spare, theta, inverse_diagonal, threshold, gai
                 gain[j] = entry - cost
                 partner[j] = i
         record = max(record, gain[j])
-
-
-@njit(cache=True, fastmath={"contract", "reassoc"})
-def exchange_column(link, slot, leaving, entering, column, correlation, spare, c_leaving, c_entering):
-    r"""Rank-one updates of K, c and s when one column of A is exchanged for another, in place.
-
-    With ``v_k`` the dual basis of the columns of A (``K_jk = x_j' v_k``), the column in ``slot`` leaves by
-    ``v_k -= leaving_k v_slot`` and the new one enters by ``v_k -= entering_k v_new``, where
-    ``v_new = z / s`` and ``column_j = x_j' v_new``. ``c_leaving`` and ``c_entering`` are the two changes of the
-    residual along ``v_slot`` and ``v_new``, divided by the norms of these.
-    """
-    inverse = leaving[slot]  # [M^-1]_slot,slot: the squared norm of v_slot
-    size = entering[slot]  # s, the squared norm of z
-    for j in range(link.shape[0]):
-        old, new = link[j, slot], column[j]
-        for k in range(link.shape[1]):
-            if k != slot:
-                link[j, k] -= old * leaving[k] + new * entering[k]
-        link[j, slot] = new
-        correlation[j] += old * c_leaving - new * c_entering
-        spare[j] += old * old / inverse - new * new * size

@@ -1,19 +1,21 @@
 r"""The default solver: majorize-minimize over the weights, from a good start, then exchanges.
 
-Given theta the weights w follow from the penalty's rule; given w the problem is convex, and is solved to
-its end by working sets (:mod:`trimreg.solvers.workingset`). F falls strictly until the weights repeat
-themselves, at a local minimum. Which one is decided by the start, so for a trimmed penalty there are three parts:
+Given theta the weights w follow from the penalty's rule; given w the problem is convex, and is solved
+to its end by working sets (:mod:`trimreg.solvers.workingset`). F falls strictly until the weights
+repeat themselves, at a local minimum. Which one is decided by the start, so for a trimmed penalty there
+are three parts:
 
 1. **start**: the soft-min homotopy (:mod:`trimreg.solvers.homotopy`), or the point given;
 2. **MM** to a local minimum;
 3. **exchanges** (:mod:`trimreg.solvers.exchange`): splices, single swaps and a few kicks.
 
-``effort="low"`` is MM from the weighted lasso alone; ``"medium"`` is the three parts; ``"high"`` adds the start by
-a path of rising alpha (:mod:`trimreg.solvers.path`), larger splices, more swaps tried and more kicks.
+``effort="low"`` is MM from the weighted lasso alone; ``"medium"`` is the three parts; ``"high"`` adds
+the start by a path of rising alpha (:mod:`trimreg.solvers.path`), larger splices, more swaps tried and
+more kicks.
 
-Above the exact-penalty threshold the weighted lasso is zero, so the start is taken at a smaller alpha and
-part 3 is the search over subsets (:mod:`trimreg.solvers.subset`), which scores every single swap exactly: the result is
-then 1-swap optimal, and says so.
+Above the exact-penalty threshold the weighted lasso is zero, so the start is taken at a smaller alpha
+and part 3 is the search over subsets (:mod:`trimreg.solvers.subset`), which scores every single swap
+exactly: the result is then 1-swap optimal, and says so.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..penalties.base import subgradient_residual
 from .driver import Step
 from .exchange import descend, kick
+from .firstorder import feasible_start
 from .homotopy import homotopy
 from .path import rising_alpha
 from .polish import SoftSearch
@@ -67,6 +71,7 @@ EFFORTS = {
 
 #: Where a start is taken when alpha itself is too large for one, in parts of the alpha that zeroes all.
 START_LEVEL = 0.3
+_EPS = float(np.finfo(float).eps)
 _PATIENCE = 3  # kicks that lead back to the same free set, before kicking ends
 _NARROW = 100  # columns, or four times h if more, among which the subset search looks first
 
@@ -77,12 +82,12 @@ def iterate(problem: Problem, theta0, *, tol=1e-6, rng=None, effort="medium"):
         raise ValueError(f"effort must be one of {sorted(EFFORTS)}; got {effort!r}")
     rng = np.random.default_rng(0) if rng is None else rng
     normal, norms = problem.normalized()
-    start = None if theta0 is None else theta0 * norms
-    for step in _normalized(normal, start, tol, rng, EFFORTS[effort]):
+    start = None if theta0 is None else feasible_start(problem, theta0) * norms
+    for step in _normalized(normal, norms, start, tol, rng, EFFORTS[effort]):
         yield replace(step, theta=step.theta / norms)
 
 
-def _normalized(problem, theta0, tol, rng, effort):
+def _normalized(problem, norms, theta0, tol, rng, effort):
     inner = WorkingSetSolver(problem, tol)
     if problem.penalty.n_free is None:
         yield from _majorize_minimize(inner, theta0)
@@ -90,7 +95,7 @@ def _normalized(problem, theta0, tol, rng, effort):
     if not problem.loss.constant_curvature:
         yield from _trimmed_general(inner, theta0, effort)
         return
-    yield from _trimmed_quadratic(inner, theta0, rng, effort)
+    yield from _trimmed_quadratic(inner, norms, theta0, rng, effort)
 
 
 # -- MM alone: any penalty, any loss ------------------------------------------------------------------
@@ -98,8 +103,6 @@ def _normalized(problem, theta0, tol, rng, effort):
 
 def _majorize_minimize(inner, theta, weights=None, gradient=None):
     """Weights, inner problem, weights, ... until the weights of the solution leave it optimal."""
-    from ..penalties.base import subgradient_residual
-
     problem, penalty = inner.problem, inner.problem.penalty
     if theta is None:
         theta = np.zeros(problem.n_features)
@@ -113,6 +116,8 @@ def _majorize_minimize(inner, theta, weights=None, gradient=None):
     while True:
         threshold = penalty.thresholds(weights, problem.alpha)
         theta, gradient, loss, solved = inner.solve(theta, threshold, gradient=gradient)
+        # A free coefficient within rounding of 0 is 0: its place is open to the largest gradient.
+        theta = np.where(np.abs(theta) <= 10 * _EPS * np.max(np.abs(theta), initial=0.0), 0.0, theta)
         previous, objective = objective, loss + penalty.value(theta, problem.alpha)
         weights = problem.weights(theta, gradient)
         threshold = penalty.thresholds(weights, problem.alpha)
@@ -137,9 +142,8 @@ def _trimmed_general(inner, theta0, effort):
 # -- trimmed least squares ------------------------------------------------------------------------------
 
 
-def _trimmed_quadratic(inner, theta0, rng, effort):
+def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     problem, penalty = inner.problem, inner.problem.penalty
-    n = problem.design.shape[0]
     exact = problem.alpha >= problem.exact_threshold()
     if theta0 is None:
         theta, gradient, _ = yield from _start(inner, effort)
@@ -148,8 +152,8 @@ def _trimmed_quadratic(inner, theta0, rng, effort):
     weights = problem.weights(theta, gradient)
     levels = penalty.thresholds(np.ones_like(theta), 1.0)
     free = np.flatnonzero((weights == 0) & (levels > 0))
-    if penalty.n_free >= n and not problem.positive:
-        yield from _interpolate(inner, theta, weights)
+    if penalty.n_free >= np.count_nonzero(problem.d) and not problem.positive:
+        yield from _interpolate(inner, norms, free)
         return
     searchable = not problem.positive and effort.exchanges and penalty.n_free > 0
     if not searchable:
@@ -171,10 +175,7 @@ def _trimmed_quadratic(inner, theta0, rng, effort):
         search.refresh()  # the last word is had without the rounding of updates
         yield from _descend(search, splices=(), trials=effort.trials)
     theta, free = search.solution()
-    weights = np.ones(problem.n_features)
-    weights[free] = 0.0
-    weights[levels == 0] = 0.0
-    for step in _majorize_minimize(inner, theta, weights):
+    for step in _majorize_minimize(inner, theta, _weights_at(problem, theta, free)):
         yield replace(step, swap_optimal=True if search.certifies and step.converged else None)
 
 
@@ -197,9 +198,15 @@ def _descend(search, **how):
 
 def _where(search):
     theta, free = search.solution()
-    weights = np.ones(theta.size)
-    weights[free] = 0.0
+    weights = _weights_at(search.inner.problem, theta, free)
     return Step(theta, weights, search.objective, message="exchanging free coordinates")
+
+
+def _weights_at(problem, theta, free):
+    """The weights at theta; zeros of the free set come first among zeros."""
+    first = np.zeros_like(theta)
+    first[free] = -1.0
+    return problem.weights(theta, first)
 
 
 def _start(inner, effort):
@@ -213,7 +220,7 @@ def _start(inner, effort):
     softened = inner.at_alpha(alpha)
     if effort.homotopy and alpha == problem.alpha:
         theta, gradient, weights = zero, inner.gradient_at_zero, penalty.uniform_weights()
-        for theta, gradient, loss in homotopy(softened, zero):
+        for theta, gradient, loss in homotopy(softened, zero):  # noqa: B007 - the last ones are used
             yield Step(theta, weights, loss + penalty.value(theta, alpha), message="homotopy")
         if effort.rising_alpha:
             theta, gradient = rising_alpha(softened, theta, gradient)
@@ -231,18 +238,22 @@ def _start(inner, effort):
     return theta, gradient, weights
 
 
-def _interpolate(inner, theta, weights):
+def _interpolate(inner, norms, free):
     """With h >= n free coordinates the fit is perfect and not unique: the one of least norm."""
-    problem = inner.problem
+    problem, penalty = inner.problem, inner.problem.penalty
     warnings.warn(
-        f"h = {problem.penalty.n_free} is not below the number of samples {problem.design.shape[0]}: the free "
+        f"h = {penalty.n_free} is not below the number of samples {np.count_nonzero(problem.d)}: the free "
         "coefficients are not determined; the solution of least norm is returned",
         UserWarning,
         stacklevel=2,
     )
-    free = np.flatnonzero((weights == 0) & inner.alive)
-    root = np.sqrt(problem.d)
-    block = problem.design.columns(free).astype(float) * root[:, None]
+    # Dependent columns in the free set give way to those that the fit needs, as far as there are any.
+    needed = SubsetSearch(inner, free).solution()[1]
+    free = np.concatenate([needed, np.setdiff1d(free, needed)[: penalty.n_free - needed.size]])
+    weights = _weights_at(problem, np.zeros(problem.n_features), free)
+    used = np.flatnonzero((weights == 0) & inner.alive)
+    root, unit = np.sqrt(problem.d), norms[used]
+    block = problem.design.columns(used).astype(float) * unit * root[:, None]
     theta = np.zeros(problem.n_features)
-    theta[free] = np.linalg.lstsq(block, root * problem.y, rcond=None)[0]
+    theta[used] = np.linalg.lstsq(block, root * problem.y, rcond=None)[0] * unit
     yield from _majorize_minimize(inner, theta, weights)

@@ -10,8 +10,9 @@ from .polish import SoftSearch
 def rising_alpha(inner, theta, gradient, *, first=0.05, count=6):
     """A start for ``inner``'s alpha: follow local minima from a smaller alpha up to it.
 
-    At a small alpha the problem is nearly unpenalized and its free set little committed; each larger alpha starts
-    from the free set of the one before. Returns the better of the point given and the one found, by F.
+    At a small alpha the problem is nearly unpenalized and its free set little committed; each larger
+    alpha starts from the free set of the one before. Returns the better of the point given and the one
+    found, by F.
     """
     problem = inner.problem
     penalty = problem.penalty

@@ -1,19 +1,19 @@
 r"""Exchanges under a finite penalty: which coordinates are free decides the basin.
 
 At a local minimum with free set S and penalized nonzeros P, all derivatives vanish on the active set
-``A = S + P`` for fixed signs, so the objective is a quadratic there and the effect of an exchange (i of S becomes
-penalized, j becomes free) has a closed form: see :func:`trimreg.solvers.kernels.best_swaps` for j outside A. For j in
-P, freeing it gains ``t_j |theta_j| + t_j^2 [M^-1]_jj / 2`` and moves ``theta_i`` by ``t_j sign(theta_j) [M^-1]_ij``. The
-forms are exact while signs hold; so they rank the exchanges, and the ones that are tried are refitted and kept only
-if the objective falls.
+``A = S + P`` for fixed signs, so the objective is a quadratic there and the effect of an exchange (i of
+S becomes penalized, j becomes free) has a closed form: see :func:`trimreg.solvers.kernels.best_swaps`
+for j outside A. For j in P, freeing it gains ``t_j |theta_j| + t_j^2 [M^-1]_jj / 2`` and moves
+``theta_i`` by ``t_j sign(theta_j) [M^-1]_ij``. The forms are exact while signs hold; so they rank the
+exchanges, and the ones that are tried are refitted and kept only if the objective falls.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import lapack
 
 from ..penalties.base import subgradient_residual
+from . import linalg
 from .exchange import Exchanges
 from .kernels import best_swaps
 from .workingset import GramSolver, minimize_block
@@ -22,7 +22,7 @@ _OUTSIDE = 256  # candidates outside the active set that are scored, by size of 
 
 
 def huber_cost(theta, inverse, threshold):
-    """Least rise of a quadratic with curvature ``1/inverse`` at its minimum theta when ``t |theta|`` is added."""
+    """Least rise of a quadratic of curvature ``1/inverse``, at its minimum theta, if ``t |theta|`` is added."""
     size = np.abs(theta)
     clipped = np.minimum(size, threshold * inverse)
     return clipped * size / inverse - clipped**2 / (2.0 * inverse)
@@ -50,6 +50,8 @@ class SoftSearch:
         self.inner = inner
         self.problem = inner.problem
         self.levels = self.problem.penalty.thresholds(np.ones(self.problem.n_features), self.problem.alpha)
+        # Below this a difference is rounding: where F is all but 0 there would be no end to "improving" it.
+        self.negligible = 1e-12 * self.problem.loss_value(np.zeros_like(self.problem.y))
         self.theta, self.gradient = theta, gradient
         self.move_to(free)
 
@@ -107,7 +109,7 @@ class SoftSearch:
         O = np.flatnonzero(~active & inner.alive & np.isfinite(levels))
         if O.size > _OUTSIDE:
             O = np.sort(O[np.argpartition(-np.abs(self.gradient[O]), _OUTSIDE)[:_OUTSIDE]])
-        inverse = self._inverse(pool.block(A))
+        inverse = linalg.inverse(linalg.regularized_cholesky(pool.block(A)))
         diagonal = np.diagonal(inverse)
         h = S.size
         gain = np.full(O.size + P.size, -np.inf)
@@ -136,16 +138,6 @@ class SoftSearch:
         cost = huber_cost(theta[S], diagonal[:h], levels[S])
         return Exchanges(S, cost, np.concatenate([O, P]), entry, gain, partner)
 
-    @staticmethod
-    def _inverse(matrix):
-        for ridge in (0.0, 1e-10, 1e-6):
-            shifted = matrix + ridge * np.eye(len(matrix)) if ridge else matrix
-            factor, info = lapack.dpotrf(shifted, lower=1, clean=0)
-            if info == 0:
-                break
-        inverse = lapack.dpotri(factor, lower=1)[0]
-        return np.tril(inverse) + np.tril(inverse, -1).T
-
     def attempt(self, leave, enter) -> bool:
         """Refit with these exchanged, on the active set alone; if F falls, settle there."""
         problem = self.problem
@@ -163,7 +155,7 @@ class SoftSearch:
         # The quadratic's change by the mean of its gradients at both ends; its penalty with S fixed
         # bounds the trimmed one from above.
         value = self.loss + 0.5 * moved @ (gradient + self.gradient[W]) + threshold[W] @ np.abs(local)
-        if not value < self.objective - 1e-9 * abs(self.objective):
+        if not value < self.objective - max(1e-9 * abs(self.objective), self.negligible):
             return False
         theta = self.theta.copy()
         theta[W] = local

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_SMALL = 512
+_FEW = 512
 
 
 class GramPool:
@@ -28,7 +28,8 @@ class GramPool:
         if new.size == 0:
             return
         old = self.members.size
-        if self.design.shape[1] <= _SMALL:  # all columns at once cost less than many small products
+        if self.design.shape[1] <= _FEW and self.design.shape[0] <= _FEW:
+            # All columns at once cost less than many small products.
             new = np.flatnonzero(self.place < 0)
         members = np.concatenate([self.members, new])
         if members.size > self._store.shape[0]:

@@ -1,9 +1,9 @@
 r"""Best subset of size h for least squares, by exchanges that are all scored exactly.
 
 Above the exact-penalty threshold a local minimum of the trimmed problem is a least-squares fit on its
-free set S, with zeros elsewhere. In coordinates with columns of norm one, for the active set A (S and the
-features that are never penalized), ``M = Z_A' D Z_A`` and the dual basis ``V = Z_A M^-1``, three arrays decide every
-exchange:
+free set S, with zeros elsewhere. In coordinates with columns of norm one, for the active set A (S and
+the features that are never penalized), ``M = Z_A' D Z_A`` and the dual basis ``V = Z_A M^-1``, three
+arrays decide every exchange:
 
 ====================  =========================================================================
 ``K = Z' D V``        ``K_ji``: how much of column i of A column j would take over
@@ -19,10 +19,10 @@ they are rebuilt from Gram columns after a larger exchange, and before the last 
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import lapack
 
+from . import linalg
 from .exchange import Exchanges
-from .kernels import best_swaps, exchange_column
+from .kernels import best_swaps
 
 _DEPENDENT = 1e-9  # a column of norm one with less than this left unexplained counts as dependent
 _BATCH = 6  # Gram columns fetched at once: a thin product costs little more than a single one
@@ -44,7 +44,7 @@ class GramColumns:
             return
         end = self.count + new.size
         if end > len(self._rows):
-            grown = np.empty((max(32, end + self.count // 2), self.design.shape[1]))
+            grown = np.empty((end + self.count // 2, self.design.shape[1]))
             grown[: self.count] = self._rows[: self.count]
             self._rows = grown
         self._rows[self.count : end] = self.design.gram(None, self.d, new).T
@@ -70,12 +70,6 @@ class GramBlock:
         return self.gram[W]
 
 
-def independent(gram: np.ndarray) -> np.ndarray:
-    """Positions of a largest well-conditioned set of columns, by Cholesky with pivoting."""
-    _, pivot, rank, _ = lapack.dpstrf(gram, lower=1, tol=_DEPENDENT)
-    return np.sort(pivot[:rank] - 1)
-
-
 class SubsetSearch:
     """A free set, the least-squares fit on it, and the moves that improve it.
 
@@ -94,7 +88,9 @@ class SubsetSearch:
         self.inner = inner
         problem = inner.problem
         limits = problem.penalty.thresholds(np.ones(problem.n_features), 1.0)
-        self.complete = self.certifies = universe is None  # "no swap is left" means something over all columns only
+        self.complete = self.certifies = (
+            universe is None
+        )  # "no swap is left" means something over all columns only
         self.energy = 2.0 * problem.loss_value(np.zeros_like(problem.y))
         self.size = problem.penalty.n_free
         self.n_features = problem.n_features
@@ -109,7 +105,7 @@ class SubsetSearch:
         self.eligible = alive & np.isfinite(limits) & (limits > 0)
         self.always = np.flatnonzero((limits == 0) & alive)
         if self.always.size:
-            self.always = self.always[independent(self._gram(self.always))]
+            self.always = self.always[linalg.independent(self._gram(self.always), _DEPENDENT)]
         place = np.full(problem.n_features, -1)
         place[self.universe] = np.arange(self.universe.size)
         self.move_to(place[free])
@@ -134,10 +130,10 @@ class SubsetSearch:
 
     def _explained(self, A):
         """Cholesky factor, coefficients and explained energy of the fit on A; None if dependent."""
-        factor, info = lapack.dpotrf(self._gram(A), lower=1, clean=0)
-        if info or np.diagonal(factor).min(initial=1.0) ** 2 < _DEPENDENT:
+        factor = linalg.cholesky(self._gram(A))
+        if factor is None or np.diagonal(factor).min(initial=1.0) ** 2 < _DEPENDENT:
             return None
-        theta = lapack.dpotrs(factor, self.target[A], lower=1)[0]
+        theta = linalg.solve(factor, self.target[A])
         return factor, theta, float(self.target[A] @ theta)
 
     @property
@@ -152,7 +148,7 @@ class SubsetSearch:
         if A.size and fit is None:
             # The features that are never penalized come first: pivots must not drop them.
             order = np.concatenate([self.always, free])
-            kept = order[independent(self._gram(order))]
+            kept = order[linalg.independent(self._gram(order), _DEPENDENT)]
             free = kept[~np.isin(kept, self.always)]
             A = np.concatenate([free, self.always])
             fit = self._explained(A)
@@ -172,8 +168,8 @@ class SubsetSearch:
             self.link, self.correlation, self.spare = np.empty((p, 0)), self.target.copy(), outside
             return
         factor, self.theta, self.explained = fit or self._explained(self.A)
-        inverse = lapack.dpotri(factor, lower=1)[0]
-        self.inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        self.inverse = linalg.inverse(factor)
+        self.link = None  # its place is needed for the new one
         gram = self.columns.rows(self.A)
         self.link = np.ascontiguousarray(gram.T @ self.inverse)
         self.correlation = self.target - self.theta @ gram
@@ -243,38 +239,38 @@ class SubsetSearch:
         return True
 
     def _swap(self, slot, enter, fit):
-        """One column for another by rank-one updates: one new Gram column, O(p h) of work."""
-        inverse, theta = self.inverse, self.theta
-        pivot = inverse[slot, slot]
-        leaving = inverse[:, slot] / pivot
-        without = inverse - np.outer(leaving, inverse[slot])
-        entering = self.link[enter] - self.link[enter, slot] * leaving
-        entering[slot] = 0.0
-        c_leaving = theta[slot] / pivot
-        theta_without = theta - theta[slot] * leaving
-        size = self.spare[enter] + self.link[enter, slot] ** 2 / pivot
-        c_new = self.correlation[enter] + self.link[enter, slot] * c_leaving
-        # Z' D z for the part z of the new column that A without `slot` does not explain
-        residual_column = self.columns.rows(np.array([enter]), self._likely)[
-            0
-        ] - entering @ self.columns.rows(self.A)
-        column = residual_column / size
+        """One column for another by rank-one updates: one new Gram column, O(p h) of work.
 
-        self.inverse = without + np.outer(entering, entering) / size
+        With ``v_k`` the dual basis (``K_jk = z_j' D v_k``), the column in ``slot`` leaves by ``v_k -=
+        leaving_k v_slot``, and the new one enters by ``v_k -= entering_k v_new``, ``v_new = z / size``
+        for the part z of the new column that the others do not explain.
+        """
+        link, inverse, theta = self.link, self.inverse, self.theta
+        gone = self.free[slot]
+        old = link[:, slot].copy()
+        pivot = inverse[slot, slot]  # the squared norm of v_slot
+        leaving = inverse[:, slot] / pivot
+        c_old = theta[slot] / pivot
+        entering = link[enter] - old[enter] * leaving
+        entering[slot] = 0.0
+        size = self.spare[enter] + old[enter] ** 2 / pivot  # the squared norm of z
+        c_new = self.correlation[enter] + old[enter] * c_old
+        column = self.columns.rows(np.array([enter]), self._likely)[0]
+        new = (column - entering @ self.columns.rows(self.A)) / size
+
+        self.inverse = inverse - np.outer(leaving, inverse[slot]) + np.outer(entering, entering) / size
         self.inverse[slot] = self.inverse[:, slot] = -entering / size
         self.inverse[slot, slot] = 1.0 / size
-        self.theta = theta_without - entering * (c_new / size)
+        self.theta = theta - theta[slot] * leaving - entering * (c_new / size)
         self.theta[slot] = c_new / size
-        leaving, entering = leaving.copy(), entering.copy()
-        leaving[slot], entering[slot] = pivot, size
-        gone = self.free[slot]
+        link -= np.stack([old, new], axis=1) @ np.stack([leaving, entering])
+        link[:, slot] = new
+        self.correlation += old * c_old - new * c_new
+        self.spare += old**2 / pivot - new**2 * size
         self.free = self.free.copy()
         self.free[slot] = enter
         self.A = np.concatenate([self.free, self.always])
-        exchange_column(
-            self.link, slot, leaving, entering, column, self.correlation, self.spare, c_leaving, c_new
-        )
-        self.spare[gone] = 1.0 - self.link[gone] @ self.columns.rows(self.A)[:, gone]
+        self.spare[gone] = 1.0 - link[gone] @ self.columns.rows(self.A)[:, gone]
         self._close()
         self.explained = fit[2]
 

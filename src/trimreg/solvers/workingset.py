@@ -18,26 +18,12 @@ import copy
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack
 
 from ..penalties.base import subgradient_residual
+from . import linalg
 from .kernels import coordinate_descent
 from .pool import GramPool
 from .problem import Problem
-
-
-def solve_regularized(matrix, rhs):
-    """``(matrix + eps I)^-1 rhs`` with ``eps = 0`` where the matrix allows it, 1e-10 where it does not.
-
-    For a singular matrix of unit diagonal the result is still a descent direction, long along the
-    null space: the ratio test then drops a coordinate, as it should where the support exceeds the rank.
-    """
-    for ridge in (0.0, 1e-10, 1e-6):
-        shifted = matrix if ridge == 0.0 else matrix + ridge * np.eye(matrix.shape[0])
-        factor, info = lapack.dpotrf(shifted, lower=1, clean=0)
-        if info == 0 and (ridge or np.diagonal(factor).min() > 1e-6):  # condition below about 1e12
-            return lapack.dpotrs(factor, rhs, lower=1)[0]
-    return rhs
 
 
 def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
@@ -51,7 +37,8 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
         if active.size == 0:
             return
         slope = gradient[active] + threshold[active] * np.sign(theta[active])
-        direction = -solve_regularized(gram[np.ix_(active, active)], slope)
+        factor = linalg.regularized_cholesky(gram[np.ix_(active, active)])
+        direction = -linalg.solve(factor, slope)
         decrease = slope @ direction
         if not decrease < 0:
             return

@@ -1,0 +1,70 @@
+"""Run the benchmarks, each in a process of its own, and write ``benchmarks/RESULTS.md``.
+
+    python -m benchmarks [--quick] [NAME ...]
+
+With names only these are run and printed, and the file is left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from .common import Section, machine
+
+NAMES = ("objective", "subset", "soft", "cold", "growth")
+RESULTS = Path(__file__).parent / "RESULTS.md"
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+}
+
+
+def in_own_process(name: str, quick: bool) -> Section:
+    command = [sys.executable, "-m", "benchmarks", "--child", name] + (["--quick"] if quick else [])
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | ONE_THREAD)
+    if done.returncode:
+        raise SystemExit(f"benchmark {name} failed with exit code {done.returncode}")
+    return Section(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--child", choices=NAMES, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(import_module(f"benchmarks.{arguments.child}").run(arguments.quick).dump())
+        return
+    sections = []
+    for name in arguments.names or NAMES:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        sections.append(in_own_process(name, arguments.quick))
+        print(sections[-1].markdown(), flush=True)
+    met = sum(bar[2] for section in sections for bar in section.bars)
+    total = sum(len(section.bars) for section in sections)
+    print(f"{met} of {total} bars met")
+    if arguments.names or arguments.quick:
+        return
+    page = [
+        "# Benchmarks\n",
+        "Written by `make bench`. Both sides of every ratio ran in one process, on one thread.\n",
+        f"{machine()}\n",
+        f"{met} of {total} bars met.\n",
+        *(section.markdown() for section in sections),
+    ]
+    temporary = RESULTS.with_suffix(".tmp")
+    temporary.write_text("\n".join(page))
+    temporary.replace(RESULTS)
+
+
+if __name__ == "__main__":
+    main()

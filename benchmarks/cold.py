@@ -1,0 +1,50 @@
+"""The first fit of a fresh process, with and without compiled code on disk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+from .common import Section
+
+DATA = "import numpy as np; r = np.random.default_rng(0); X = r.standard_normal((200, 300)); y = X[:, 0] + r.standard_normal(200)\n"
+FITS = {
+    "trimreg TrimmedLasso(h=5)": "from trimreg import TrimmedLasso; TrimmedLasso(h=5).fit(X, y)",
+    "trimreg TrimmedLasso(h=5, alpha=0.1)": "from trimreg import TrimmedLasso; TrimmedLasso(h=5, alpha=0.1).fit(X, y)",
+    "skglm MCPRegression": "from skglm import MCPRegression; MCPRegression(alpha=0.1).fit(X, y)",
+    "scikit-learn Lasso": "from sklearn.linear_model import Lasso; Lasso(alpha=0.1).fit(X, y)",
+}
+
+
+def _seconds(code: str, cache: str) -> float:
+    environment = os.environ | {"NUMBA_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-W", "ignore", "-c", DATA + code], check=True, env=environment)
+    return time.perf_counter() - start
+
+
+def run(quick: bool = False) -> Section:
+    repeats = 1 if quick else 5
+    section = Section(
+        "Cold start",
+        "Wall-clock seconds of a whole process: interpreter, imports, one fit (n=200, p=300). *First*: empty numba "
+        f"cache, once; *second*: the cache filled, least of {repeats}. One thread.",
+        ["fit", "first process", "second process"],
+    )
+    first, second = {}, {}
+    for name, code in FITS.items():
+        with tempfile.TemporaryDirectory() as cache:
+            first[name] = _seconds(code, cache)
+            second[name] = min(_seconds(code, cache) for _ in range(repeats))
+        section.rows.append([name, f"{first[name]:.2f}", f"{second[name]:.2f}"])
+    ours, soft, skglm, lasso = FITS
+    ratio = first[ours] / first[skglm]
+    section.bar("first process at most a quarter of skglm's", f"{ratio:.2f}", ratio <= 0.25)
+    ratio = second[ours] / second[lasso]
+    section.bar("second process at most 1.5 times scikit-learn Lasso's", f"{ratio:.2f}", ratio <= 1.5)
+    ratio = second[soft] / second[lasso]
+    section.bar("the same for a soft alpha", f"{ratio:.2f}", ratio <= 1.5)
+    return section
