@@ -157,16 +157,9 @@ def _progress(total: int):
         yield advance
 
 
-def _console():
-    from rich.console import Console
-
-    console = Console()
-    # A pipe or a file has no width of its own; 80 columns would cut the tables.
-    return console if console.is_terminal else Console(width=100)
-
-
 def _table(title: str, columns: list[tuple[str, str]], rows: list[list[str]]) -> None:
     from rich import box
+    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -174,22 +167,22 @@ def _table(title: str, columns: list[tuple[str, str]], rows: list[list[str]]) ->
         table.add_column(name, justify=justify, no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    _console().print(table)
+    Console().print(table)
 
 
 def _print_methods(found) -> None:
     answer: Callable = {True: "yes", False: "no", None: "-"}.get
     _table(
-        f"Diabetes data with second-order terms: {len(found.feature_names)} features, "
-        f"{found.n_train} patients to fit, {found.n_test} to test",
+        f"Diabetes data, {len(found.feature_names)} features: {found.n_train} patients to fit, "
+        f"{found.n_test} to test",
         [
             ("method", "left"),
             ("setting", "left"),
             ("kept", "right"),
-            ("test RMSE", "right"),
-            ("test R^2", "right"),
+            ("test\nRMSE", "right"),
+            ("test\nR^2", "right"),
             ("T", "right"),
-            ("swap optimal", "right"),
+            ("swap\noptimal", "right"),
         ],
         [
             [
@@ -212,7 +205,7 @@ def _print_methods(found) -> None:
 
 
 def _print_coefficients(found) -> None:
-    headings = [(f"{fit.method}, {fit.chosen.split(' by')[0]}", "right") for fit in found.fits]
+    headings = [(f"{fit.method}\n{fit.chosen.split(' by')[0]}", "right") for fit in found.fits]
     order = sorted(
         (j for j in range(len(found.feature_names)) if any(fit.coef[j] for fit in found.fits)),
         key=lambda j: [-abs(fit.coef[j]) for fit in found.fits],
