@@ -37,6 +37,7 @@ class LinearEstimator(RegressorMixin, BaseEstimator):
         """
         arguments = self._arguments()
         check.check_flag("warm_start", self.warm_start)
+        X = X if hasattr(X, "shape") else check.check_real("X", X)
         validate_data(self, X, skip_check_array=True)  # names and number of features; solve checks the rest
         theta0 = getattr(self, "coef_", None) if self.warm_start else None
         if theta0 is not None and theta0.size != self.n_features_in_:
