@@ -25,6 +25,7 @@ from .exchange import Exchanges
 from .kernels import best_swaps
 
 _DEPENDENT = 1e-9  # a column of norm one with less than this left unexplained counts as dependent
+_ROUNDING = 1e-13  # and with less than this it is, for all that a Gram matrix can tell
 _BATCH = 6  # Gram columns fetched at once: a thin product costs little more than a single one
 
 
@@ -166,6 +167,7 @@ class SubsetSearch:
         if self.A.size == 0:
             self.theta, self.explained, self.inverse = np.empty(0), 0.0, np.empty((0, 0))
             self.link, self.correlation, self.spare = np.empty((p, 0)), self.target.copy(), outside
+            self.undecided = False
             return
         factor, self.theta, self.explained = fit or self._explained(self.A)
         self.inverse = linalg.inverse(factor)
@@ -177,8 +179,15 @@ class SubsetSearch:
         self._close()
 
     def _close(self):
-        """Columns of A, and those that A explains, are no candidates."""
-        self.spare[(self.spare < _DEPENDENT) | ~self.eligible] = 0.0
+        """Columns of A, and those that A explains, are no candidates.
+
+        Where A explains a column all but wholly its swaps are left out, so that they are not known to be
+        worse: ``undecided``.
+        """
+        dependent = (self.spare < _DEPENDENT) & self.eligible
+        dependent[self.A] = False
+        self.undecided = bool(np.any(self.spare[dependent] > _ROUNDING))
+        self.spare[dependent | ~self.eligible] = 0.0
         self.spare[self.A] = 0.0
 
     def _entries(self):
