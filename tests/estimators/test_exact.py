@@ -104,13 +104,13 @@ def random_problem(seed, shared):
     return X, X @ rng.standard_normal(P) + rng.standard_normal(N)
 
 
-@pytest.mark.parametrize(
-    ("effort", "found"),
-    [("low", {0.0: 19, 0.8: 4}), ("medium", {0.0: 30, 0.8: 30}), ("high", {0.0: 30, 0.8: 30})],
-)
+@pytest.mark.parametrize(("effort", "at_least"), [("low", 1), ("medium", 28), ("high", 29)])
 @pytest.mark.parametrize("shared", [0.0, 0.8])
-def test_how_often_the_best_of_all_subsets_is_found(effort, found, shared, by_hand):
-    """In 30 random problems, all 120 supports of size 3 of 10 tried by ``lstsq``."""
+def test_how_often_the_best_of_all_subsets_is_found(effort, at_least, shared, by_hand):
+    """Of 30 random problems, with all 120 supports of size 3 out of 10 tried by ``lstsq``.
+
+    When this was written: medium and high 30 of 30, low 19 (independent columns) and 4 (correlation 0.8).
+    """
     count = 0
     for seed in range(30):
         X, y = random_problem(seed, shared)
@@ -118,7 +118,7 @@ def test_how_often_the_best_of_all_subsets_is_found(effort, found, shared, by_ha
         result = solve(X, y, penalty=TrimmedL1(H), alpha="exact", effort=effort)
         assert result.objective >= best * (1 - 1e-10)
         count += result.objective <= best * (1 + 1e-10)
-    assert count >= found[shared]
+    assert count >= at_least
 
 
 @pytest.mark.parametrize("weighted", [False, True])

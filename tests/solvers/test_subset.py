@@ -1,0 +1,176 @@
+"""The search over subsets: scores against refits, updates against rebuilding."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from trimreg import TrimmedL1, diagnostics, solve
+from trimreg.solvers.exchange import descend, kick
+from trimreg.solvers.subset import SubsetSearch
+from trimreg.solvers.workingset import WorkingSetSolver
+
+P = 15
+FACTOR = np.ones(P)
+FACTOR[[5, 9]], FACTOR[11] = 0.0, np.inf  # never penalized, and excluded
+
+
+@pytest.fixture
+def search(make_problem):
+    """A search over subsets of size 4 from a poor start, and the problem in normalized coordinates."""
+
+    def make(factor=None, free=(1, 4, 6, 7), **how):
+        problem, _ = make_problem(TrimmedL1(4, factor), 1e6, **how).normalized()
+        return SubsetSearch(WorkingSetSolver(problem, 1e-8), np.array(free)), problem
+
+    return make
+
+
+def refit(problem, columns):
+    """Half the weighted mean squared residual of least squares on these columns."""
+    root = np.sqrt(problem.d)
+    Z = root[:, None] * problem.design.columns(np.array(sorted(columns), dtype=int))
+    residual = root * problem.y - Z @ np.linalg.lstsq(Z, root * problem.y)[0]
+    return 0.5 * residual @ residual
+
+
+@pytest.mark.parametrize("factor", [None, FACTOR], ids=["plain", "factors"])
+@pytest.mark.parametrize("uniform", [True, False])
+def test_scores_are_those_of_refits(search, factor, uniform):
+    here, problem = search(factor, uniform=uniform)
+    always = set() if factor is None else {5, 9}
+    excluded = set() if factor is None else {11}
+    free = set(here.free)
+    assert here.objective == pytest.approx(refit(problem, free | always))
+    scores = here.exchanges()
+    np.testing.assert_array_equal(scores.free, here.free)
+    for i, cost in zip(scores.free, scores.cost, strict=True):
+        assert cost == pytest.approx(refit(problem, (free - {i}) | always) - here.objective)
+    outside = set(range(P)) - free - always - excluded
+    gains = {
+        j: {i: here.objective - refit(problem, (free - {i}) | {j} | always) for i in free} for j in outside
+    }
+    best = max(max(row.values()) for row in gains.values())
+    assert best > 0
+    for j, entry, gain, partner in zip(
+        scores.candidates, scores.entry, scores.gain, scores.partner, strict=True
+    ):
+        if j in outside:
+            assert entry == pytest.approx(here.objective - refit(problem, free | {j} | always))
+            if np.isfinite(gain):  # a candidate that cannot be the best of all is not scored
+                assert gain == pytest.approx(max(gains[j].values()))
+                assert gains[j][scores.free[partner]] == pytest.approx(gain)
+            else:
+                assert max(gains[j].values()) < best
+        else:
+            assert entry == 0
+            assert not gain > 0
+    assert scores.gain.max() == pytest.approx(best)
+
+
+@pytest.mark.parametrize("factor", [None, FACTOR], ids=["plain", "factors"])
+def test_updates_are_those_of_rebuilding(search, factor):
+    here, problem = search(factor)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        scores = here.exchanges()
+        better = scores.candidates[scores.gain > 1e-9]
+        if better.size == 0:
+            here.move_to(rng.permutation(np.setdiff1d(np.arange(P), [5, 9, 11]))[:4])
+            continue
+        j = rng.choice(better)
+        i = scores.free[scores.partner[j]]
+        before = here.objective
+        assert here.attempt(np.array([i]), np.array([j]))
+        assert here.objective == pytest.approx(before - scores.gain[j])
+        updated = here.save()
+        here.refresh()
+        for name in ("link", "correlation", "spare", "inverse", "theta", "explained"):
+            np.testing.assert_allclose(updated[name], getattr(here, name), atol=1e-10, err_msg=name)
+        always = [] if factor is None else [5, 9]
+        assert here.objective == pytest.approx(refit(problem, [*here.free, *always]))
+
+
+def test_an_exchange_that_does_not_help_changes_nothing(search):
+    here, problem = search()
+    for _ in descend(here):
+        pass
+    state, objective = here.save(), here.objective
+    for i, j in product(here.free, np.setdiff1d(np.arange(P), here.free)):
+        assert not here.attempt(np.array([i]), np.array([j]))
+        assert refit(problem, set(here.free) - {i} | {j}) >= objective * (1 - 1e-12)
+    for name, value in here.save().items():
+        np.testing.assert_array_equal(value, state[name])
+
+
+def test_kicks_never_end_higher(search):
+    here, _ = search(seed=3)
+    for _ in descend(here):
+        pass
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        before = here.objective
+        kick(here, rng, 2)
+        assert here.objective <= before
+
+
+def test_saved_states_are_not_written_into(search):
+    here, _ = search()
+    state = here.save()
+    copies = {name: np.copy(value) for name, value in state.items()}
+    for _ in descend(here):
+        pass
+    here.restore(state)
+    for name, value in copies.items():
+        np.testing.assert_array_equal(getattr(here, name), value)
+
+
+@pytest.mark.parametrize("factor", [None, FACTOR], ids=["plain", "factors"])
+def test_a_narrow_search_finds_points_of_the_whole(search, factor):
+    here, problem = search(factor)
+    narrow = here.narrowed(6)
+    assert not narrow.certifies
+    for _ in descend(narrow):
+        pass
+    theta, free = narrow.solution()
+    assert narrow.objective == pytest.approx(problem.loss_value(problem.predictor(theta)))
+    here.adopt(narrow)
+    assert here.objective == pytest.approx(narrow.objective)
+    np.testing.assert_array_equal(here.solution()[1], free)
+
+
+def test_dependent_columns_are_dropped_and_their_places_filled(search, make_problem):
+    problem = make_problem(TrimmedL1(4), 1e6)
+    X = problem.design.X.copy()
+    X[:, 4], X[:, 6] = X[:, 1], -3 * X[:, 1]
+    problem = replace(problem, design=type(problem.design)(X, problem.d)).normalized()[0]
+    here = SubsetSearch(WorkingSetSolver(problem, 1e-8), np.array([1, 4, 6, 7]))
+    assert here.free.size == 4
+    assert np.isin([1, 4, 6], here.free).sum() == 1
+    assert here.objective == pytest.approx(refit(problem, here.free))
+
+
+def test_places_stay_vacant_if_nothing_is_left_to_explain(search, make_problem):
+    problem = make_problem(TrimmedL1(4), 1e6)
+    problem = replace(problem, y=problem.design.X[:, 2] * 2.0).normalized()[0]
+    here = SubsetSearch(WorkingSetSolver(problem, 1e-8), np.array([2]))
+    assert list(here.free) == [2]
+    assert here.objective == pytest.approx(0, abs=1e-12)
+
+
+def test_optimality_is_not_claimed_where_near_copies_were_left_out():
+    rng = np.random.default_rng(0)
+    X, u = rng.standard_normal((40, 8)), rng.standard_normal(40)
+    y = u + 3 * X[:, 0] + 0.01 * rng.standard_normal(40)
+    how = {"penalty": TrimmedL1(2), "alpha": "exact"}
+    X[:, 3] = X[:, 0] + 1e-3 * u  # near, but told apart
+    result = solve(X, y, **how)
+    assert result.swap_optimal is True
+    assert list(np.flatnonzero(result.coef)) == [0, 3]
+    X[:, 3] = X[:, 0] + 1e-6 * u  # a Gram matrix cannot say what it would bring
+    result = solve(X, y, **how)
+    assert result.swap_optimal is None
+    assert diagnostics.best_swap(X, y, result.coef, penalty=TrimmedL1(2), alpha=result.alpha)
+    X[:, 3] = X[:, 0]  # a copy brings nothing
+    assert solve(X, y, **how).swap_optimal is True
