@@ -13,6 +13,42 @@ N, P, K, H = 1000, 5000, 50, 50
 
 def run(quick: bool = False) -> Section:
     one_thread()
+    n, p, k, h = (200, 500, 10, 10) if quick else (N, P, K, H)
+    section = Section(
+        "Soft",
+        f"n={n}, p={p}, k={k}, AR(1), alpha = 0.1 alpha_max, h={h}, float64, warm, best of 7, one BLAS thread. The bars are "
+        "for rho 0.5, SNR 5; the harder problem is there for information. *Time in passes*: one pass is the product X'r.",
+        [
+            "rho, SNR",
+            "fit",
+            "seconds",
+            "/ MCP",
+            "time in passes",
+            "passes over X counted",
+            "objective / DC loop's - 1",
+        ],
+    )
+    compare(section, n, p, k, h, rho=0.9, snr=1)
+    seconds, value = compare(section, n, p, k, h, rho=0.5, snr=5)
+    mcp, loop, low, medium = seconds
+    ratio = {name: seconds[name] / seconds[mcp] for name in seconds}
+    pace = seconds[low] / seconds[loop]
+    section.bar('"low" no slower than the DC loop', f"{pace:.2f}", pace <= 1)
+    section.bar('"low" at most 1.5 times MCP', f"{ratio[low]:.2f}", ratio[low] <= 1.5)
+    excess = {name: value[name] / value[loop] - 1 for name in value}
+    section.bar('"low": objective no larger than the loop\'s', f"{excess[low]:+.1e}", excess[low] <= 0)
+    section.bar('"medium" at most 4 times MCP', f"{ratio[medium]:.2f}", ratio[medium] <= 4)
+    section.bar('"medium": objective lower', f"{excess[medium]:+.1e}", excess[medium] < 0)
+    section.remarks.append(
+        "At rho 0.5 all three trimmed fits end in the same basin, so that objectives differ by the loop's tolerance alone. "
+        "Passes inside the peer's compiled solvers cannot be counted; their time in units of a pass can. MCP "
+        "minimizes another function; the column shows its point under ours."
+    )
+    return section
+
+
+def compare(section: Section, n, p, k, h, *, rho, snr):
+    """Add the rows of one problem; returns seconds and objectives by name of the fit."""
     from skglm import MCPRegression, WeightedLasso
 
     from trimreg import TrimmedL1, solve
@@ -22,8 +58,7 @@ def run(quick: bool = False) -> Section:
     from trimreg.solvers import Problem, get_solver
     from trimreg.solvers import run as run_solver
 
-    n, p, k, h = (200, 500, 10, 10) if quick else (N, P, K, H)
-    data = make_ar1(n, p, k, rho=0.5, snr=5, random_state=0)
+    data = make_ar1(n, p, k, rho=rho, snr=snr, random_state=0)
     X, y = np.asfortranarray(data.X), data.y
     alpha = 0.1 * np.abs(X.T @ y).max() / n
     penalty = TrimmedL1(h).bind(p)
@@ -59,44 +94,21 @@ def run(quick: bool = False) -> Section:
         'trimreg effort="low"': lambda: trimmed("low"),
         'trimreg effort="medium"': lambda: trimmed("medium"),
     }
+    mcp, loop, low, medium = fits
+    unit = pass_seconds(X)
+    seconds, value = {}, {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the peer's convergence warnings are its own affair
-        unit = pass_seconds(X)
-        seconds, value = {}, {}
-        for name, fit in fits.items():
+        for fit in fits.values():
             fit()  # compile
         for name, fit in fits.items():
             seconds[name], coef = timed(fit, 7)
             value[name] = objective(coef)
-    mcp, loop, low, medium = fits
     counted = {low: passes("low"), medium: passes("medium")}
-    section = Section(
-        "Soft",
-        f"n={n}, p={p}, k={k}, AR(1) 0.5, SNR 5, alpha = 0.1 alpha_max, h={h}, float64, warm, best of 7, one BLAS "
-        f"thread. A pass is the product X'r: {1e3 * unit:.2f} ms.",
-        ["fit", "seconds", "/ MCP", "time in passes", "passes over X counted", "objective / DC loop's"],
-    )
     for name in fits:
         section.rows.append([
-            name, f"{seconds[name]:.4f}", f"{seconds[name] / seconds[mcp]:.2f}", f"{seconds[name] / unit:.0f}",
-            f"{counted[name]:.1f}" if name in counted else "-", f"{value[name] / value[loop]:.5f}",
+            f"{rho}, {snr}", name, f"{seconds[name]:.4f}", f"{seconds[name] / seconds[mcp]:.2f}",
+            f"{seconds[name] / unit:.0f}", f"{counted[name]:.1f}" if name in counted else "-",
+            f"{value[name] / value[loop] - 1:+.1e}",
         ])  # fmt: skip
-    ratio = {name: seconds[name] / seconds[mcp] for name in fits}
-    section.bar(
-        '"low" no slower than the DC loop',
-        f"{seconds[low] / seconds[loop]:.2f}",
-        seconds[low] <= seconds[loop],
-    )
-    section.bar('"low" at most 1.5 times MCP', f"{ratio[low]:.2f}", ratio[low] <= 1.5)
-    section.bar(
-        '"low" objective no larger than the loop\'s',
-        f"{value[low] / value[loop]:.6f}",
-        value[low] <= value[loop] * (1 + 1e-6),
-    )
-    section.bar('"medium" at most 4 times MCP', f"{ratio[medium]:.2f}", ratio[medium] <= 4)
-    section.bar('"medium" objective lower', f"{value[medium] / value[loop]:.5f}", value[medium] < value[loop])
-    section.remarks.append(
-        "Passes inside the peer's compiled solvers cannot be counted; their time in units of a pass can. "
-        "MCP's objective is another function; the column shows its point under ours."
-    )
-    return section
+    return seconds, value

@@ -46,17 +46,9 @@ def run(quick: bool = False) -> Section:
                     pace.append(a / b)
                     ours.append(a)
                     theirs.append(b)
+                    point = {"intercept": model.intercept_, "fit_intercept": True, "standardize": True}
                     left += bool(
-                        best_swap(
-                            X,
-                            y,
-                            model.coef_,
-                            penalty=TrimmedL1(k),
-                            alpha=model.alpha_,
-                            intercept=model.intercept_,
-                            fit_intercept=True,
-                            standardize=True,
-                        )  # fmt: skip
+                        best_swap(X, y, model.coef_, penalty=TrimmedL1(k), alpha=model.alpha_, **point)
                     )
                 ratios = np.array(ratios)
                 no_larger = int(np.sum(ratios <= 1 + 1e-9))

@@ -22,7 +22,7 @@ _OUTSIDE = 256  # candidates outside the active set that are scored, by size of 
 
 
 def huber_cost(theta, inverse, threshold):
-    """Least rise of a quadratic of curvature ``1/inverse``, at its minimum theta, if ``t |theta|`` is added."""
+    """Least rise of a quadratic of curvature ``1/inverse``, at its minimum theta, on adding ``t |theta|``."""
     size = np.abs(theta)
     clipped = np.minimum(size, threshold * inverse)
     return clipped * size / inverse - clipped**2 / (2.0 * inverse)
