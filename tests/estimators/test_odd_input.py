@@ -144,6 +144,20 @@ def test_columns_of_extreme_units(how, fit_intercept, standardize, which, scale,
     assert np.count_nonzero(scaled.coef) <= 3
 
 
+@each(MM)
+@each_setting
+def test_columns_too_small_to_divide_by_count_as_zero(
+    how, fit_intercept, standardize, layout, make_data, solved
+):
+    data = make_data(p=5)
+    setting = {"fit_intercept": fit_intercept, "standardize": standardize}
+    unit = np.array([1e-310, 1.0, 1.0, 1.0, 1e-320])
+    result = solved(layout(data.X * unit), data.y, TrimmedL1(2), "exact", how, **setting)
+    without = solved(data.X[:, 1:4], data.y, TrimmedL1(2), "exact", how, **setting)
+    np.testing.assert_array_equal(result.coef[[0, 4]], 0)
+    np.testing.assert_allclose(result.coef[1:4], without.coef, atol=1e-8)
+
+
 @pytest.mark.parametrize(("which", "scale"), SCALED.values(), ids=SCALED.keys())
 @pytest.mark.parametrize("penalty", [TrimmedL1(3), L1(), MCP(), SCAD()], ids=repr)
 @pytest.mark.parametrize("solver", ["mm", "prox"])

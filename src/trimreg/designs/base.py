@@ -45,6 +45,9 @@ class Design(Protocol):
         """The design ``Z diag(factor)`` over the same ``X``."""
         ...
 
+#: Deviations below this count as 0: the coefficient of such a column could be no number.
+SMALLEST = 1e-300
+
 
 class Moments(NamedTuple):
     """Weighted mean and root mean square deviation (about ``mean`` or about 0) of every column."""
@@ -70,10 +73,10 @@ class ScaledMatrix:
         self.shape = X.shape
         self.dtype = X.dtype
         moments = self._moments(weights, center)
-        # A column is constant when its deviation is nothing but rounding of its mean. Its inverse
-        # scale is 0: it takes part as an exact zero, which no solver ever selects.
+        # A column is constant when its deviation is nothing but rounding of its mean, or too small to
+        # divide by. Its inverse scale is 0: it takes part as an exact zero, which no solver ever selects.
         floor = 10 * np.finfo(X.dtype).eps * np.abs(moments.mean) if center else 0.0
-        alive = moments.deviation > floor
+        alive = moments.deviation > np.maximum(floor, SMALLEST)
         self.offset = moments.mean if center else None
         self.inverse_scale = alive.astype(float)
         if scale:

@@ -31,7 +31,7 @@ class Columns:
     """The matrix Z of the penalty's coordinates, seen by blocks of columns and never formed whole.
 
     A column takes no part if it is constant and an intercept is fitted (its deviation is at most
-    ``10 eps |mean|``, the rounding of its mean), or if it is zero: then ``z_j = 0``.
+    ``10 eps |mean|``, the rounding of its mean), or if it is zero (or below 1e-300): then ``z_j = 0``.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Columns:
         mean, deviation = self._moments(d, center)
         if not (np.isfinite(mean).all() and np.isfinite(deviation).all()):
             raise ValueError("X must hold finite numbers only")
-        alive = deviation > (10 * self.eps * np.abs(mean) if center else 0.0)
+        alive = deviation > np.maximum(10 * self.eps * np.abs(mean) if center else 0.0, 1e-300)
         self._mean = mean if center else None
         self._inverse = np.where(alive, 1.0, 0.0)
         if standardize:

@@ -26,6 +26,11 @@ class Quadratic(Loss):
     constant_curvature = True
     curvature_bound = 1.0
 
+    def check_target(self, y):
+        largest = np.max(np.abs(y), initial=0.0)
+        if largest > 1e152:  # its square would be no number
+            raise ValueError(f"y must be at most 1e152 in size; got {largest:.3g}. Rescale it")
+
     def value(self, eta, y, d):
         residual = eta - y
         return 0.5 * float(np.dot(d * residual, residual))
