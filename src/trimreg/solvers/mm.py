@@ -175,7 +175,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
         search.refresh()  # the last word is had without the rounding of updates
         yield from _descend(search, splices=(), trials=effort.trials)
     theta, free = search.solution()
-    certified = search.certifies and not search.undecided
+    certified = search.certifies and search.decided()
     for step in _majorize_minimize(inner, theta, _weights_at(problem, theta, free)):
         yield replace(step, swap_optimal=True if certified and step.converged else None)
 

@@ -25,7 +25,7 @@ from .exchange import Exchanges
 from .kernels import best_swaps
 
 _DEPENDENT = 1e-9  # a column of norm one with less than this left unexplained counts as dependent
-_ROUNDING = 1e-13  # and with less than this it is, for all that a Gram matrix can tell
+_TRUSTED = 1e6  # the largest entry of M^-1 with which scores are trusted: their error is about 1e-16 times it
 _BATCH = 6  # Gram columns fetched at once: a thin product costs little more than a single one
 
 
@@ -167,7 +167,6 @@ class SubsetSearch:
         if self.A.size == 0:
             self.theta, self.explained, self.inverse = np.empty(0), 0.0, np.empty((0, 0))
             self.link, self.correlation, self.spare = np.empty((p, 0)), self.target.copy(), outside
-            self.undecided = False
             return
         factor, self.theta, self.explained = fit or self._explained(self.A)
         self.inverse = linalg.inverse(factor)
@@ -179,15 +178,8 @@ class SubsetSearch:
         self._close()
 
     def _close(self):
-        """Columns of A, and those that A explains, are no candidates.
-
-        Where A explains a column all but wholly its swaps are left out, so that they are not known to be
-        worse: ``undecided``.
-        """
-        dependent = (self.spare < _DEPENDENT) & self.eligible
-        dependent[self.A] = False
-        self.undecided = bool(np.any(self.spare[dependent] > _ROUNDING))
-        self.spare[dependent | ~self.eligible] = 0.0
+        """Columns of A, and those that A explains, are no candidates."""
+        self.spare[(self.spare < _DEPENDENT) | ~self.eligible] = 0.0
         self.spare[self.A] = 0.0
 
     def _entries(self):
@@ -297,6 +289,31 @@ class SubsetSearch:
     def refresh(self):
         """Rebuild K, c and s from Gram columns, free of accumulated rounding."""
         self._rebuild()
+
+    def decided(self) -> bool:
+        """Whether the scores are good enough to say that no swap is left.
+
+        They are not if A is ill-conditioned, nor if a column was left out as dependent that is not quite:
+        its swaps are not known to be worse. A Gram matrix cannot tell these two kinds of columns apart, so
+        the columns themselves are asked.
+        """
+        if np.diagonal(self.inverse).max(initial=1.0) > _TRUSTED:
+            return False
+        left_out = np.flatnonzero(self.eligible & (self.spare == 0.0))
+        left_out = left_out[~np.isin(left_out, self.A)]
+        if left_out.size == 0:
+            return True
+        problem = self.inner.problem
+        root = np.sqrt(problem.d)[:, None]
+        basis = np.linalg.qr(root * problem.design.columns(self.A))[0]
+        rounding = 100 * np.finfo(problem.design.dtype).eps
+        for start in range(0, left_out.size, 64):
+            rest = root * problem.design.columns(left_out[start : start + 64])
+            for _ in range(2):  # once more, for what rounding left
+                rest -= basis @ (basis.T @ rest)
+            if np.max(np.linalg.norm(rest, axis=0)) > rounding:
+                return False
+        return True
 
     def solution(self):
         """The coefficients and the free set, for the whole design."""
