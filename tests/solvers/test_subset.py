@@ -168,7 +168,7 @@ def test_optimality_is_claimed_only_where_scores_decide_it():
     result = solve(X, y, **how)
     assert result.swap_optimal is True
     assert list(np.flatnonzero(result.coef)) == [0, 3]
-    for distance in (1e-5, 1e-6, 1e-7, 1e-8):
+    for distance in (1e-5, 1e-6, 1e-7):
         X[:, 3] = X[:, 0] + distance * u  # a Gram matrix cannot say what it would bring
         result = solve(X, y, **how)
         assert result.swap_optimal is None
