@@ -73,7 +73,6 @@ EFFORTS = {
 START_LEVEL = 0.3
 _EPS = float(np.finfo(float).eps)
 _PATIENCE = 3  # kicks that lead back to the same free set, before kicking ends
-_NARROW = 100  # columns, or four times h if more, among which the subset search looks first
 
 
 def iterate(problem: Problem, theta0, *, tol=1e-6, rng=None, effort="medium"):
@@ -164,7 +163,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
     yield _where(search)
     for _ in range(effort.subset_rounds if exact else effort.rounds):
-        narrow = search.narrowed(max(_NARROW, 4 * penalty.n_free))
+        narrow = search.narrowed()
         settled = yield from _exchange(narrow, rng, effort, effort.subset_kicks if exact else effort.kicks)
         search.adopt(narrow)
         if not narrow.complete:

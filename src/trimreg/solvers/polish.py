@@ -18,7 +18,7 @@ from .exchange import Exchanges
 from .kernels import best_swaps
 from .workingset import GramSolver, minimize_block
 
-_OUTSIDE = 256  # candidates outside the active set that are scored, by size of their gradient
+_OUTSIDE = 64  # candidates outside the active set that are scored, by size of their gradient
 
 
 def huber_cost(theta, inverse, threshold):
@@ -55,8 +55,9 @@ class SoftSearch:
         self.theta, self.gradient = theta, gradient
         self.move_to(free)
 
-    def narrowed(self, count) -> SoftSearch:
-        """The search over the active columns and the ``count`` of largest gradient: no pass over X."""
+    def narrowed(self) -> SoftSearch:
+        """The search over the active columns and the 2h, at least 100, of largest gradient: no pass over X."""
+        count = max(100, 2 * self.free.size)
         inner, pool = self.inner, self.inner.pool
         columns = inner.alive & np.isfinite(self.levels) & ((pool.place >= 0) | (self.theta != 0))
         columns[self.free] = True
