@@ -55,9 +55,9 @@ class SoftSearch:
         self.theta, self.gradient = theta, gradient
         self.move_to(free)
 
-    def narrowed(self) -> SoftSearch:
-        """The search over the active columns and the 2h, at least 100, of largest gradient: no pass over X."""
-        count = max(100, 2 * self.free.size)
+    def narrowed(self, count=None) -> SoftSearch:
+        """The search over the active columns and the 2h (at least 100) of largest gradient."""
+        count = max(100, 2 * self.free.size) if count is None else count
         inner, pool = self.inner, self.inner.pool
         columns = inner.alive & np.isfinite(self.levels) & ((pool.place >= 0) | (self.theta != 0))
         columns[self.free] = True

@@ -111,9 +111,9 @@ class SubsetSearch:
         place[self.universe] = np.arange(self.universe.size)
         self.move_to(place[free])
 
-    def narrowed(self) -> SubsetSearch:
-        """The search over the 4h columns, at least 100, that gain most on entering, and those that are in."""
-        count = max(100, 4 * self.size)
+    def narrowed(self, count=None) -> SubsetSearch:
+        """The search over the 4h columns (at least 100) that gain most on entering, and those that are in."""
+        count = max(100, 4 * self.size) if count is None else count
         entry = self._entries()
         best = np.argpartition(-entry, count)[:count] if count < entry.size else np.arange(entry.size)
         best = best[entry[best] > 0]
