@@ -45,6 +45,7 @@ class Design(Protocol):
         """The design ``Z diag(factor)`` over the same ``X``."""
         ...
 
+
 #: Deviations below this count as 0: the coefficient of such a column could be no number.
 SMALLEST = 1e-300
 

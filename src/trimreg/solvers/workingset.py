@@ -26,6 +26,9 @@ from .pool import GramPool
 from .problem import Problem
 
 
+_EPOCHS = 50
+
+
 def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
     """Minimize over the current support and signs, in place; a coordinate that reaches 0 is dropped.
 
@@ -52,17 +55,23 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
         theta[active[ratios <= step]] = 0.0
 
 
+def _optimal(gradient, theta, threshold, positive, tol):
+    residual = subgradient_residual(theta, gradient, threshold, positive)
+    return np.max(np.abs(residual), initial=0.0) <= tol
+
+
 def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=100):
     """Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum t |x|``; all arrays in place.
 
     Returns whether the conditions hold within ``tol``; rounding in a singular G can keep them from it.
     """
     for _ in range(max_rounds):
-        coordinate_descent(gram, gradient, theta, threshold, positive, 50, tol)
-        newton_on_support(gram, gradient, theta, threshold, positive)
-        residual = subgradient_residual(theta, gradient, threshold, positive)
-        if np.max(np.abs(residual), initial=0.0) <= tol:
-            return True
+        epochs = coordinate_descent(gram, gradient, theta, threshold, positive, _EPOCHS, tol)
+        if epochs == _EPOCHS or not _optimal(gradient, theta, threshold, positive, tol):
+            newton_on_support(gram, gradient, theta, threshold, positive)
+            if not _optimal(gradient, theta, threshold, positive, tol):
+                continue
+        return True
     return False
 
 
