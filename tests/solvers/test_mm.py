@@ -100,7 +100,8 @@ def test_the_homotopy_ends_at_a_vertex(make_problem):
     inner = WorkingSetSolver(problem, 1e-8)
     stages = list(homotopy(inner, np.zeros(40)))
     assert 3 < len(stages) < 48
-    theta, gradient, loss = stages[-1]
+    theta, gradient, loss, weights = stages[-1]
+    problem.penalty.checked_weights(weights)
     eta = problem.predictor(theta)
     np.testing.assert_allclose(gradient, problem.gradient(eta), atol=1e-12)
     assert loss == pytest.approx(problem.loss_value(eta))
@@ -113,7 +114,7 @@ def test_the_path_of_rising_alpha_never_ends_higher(make_problem):
     for seed in range(5):
         problem, _ = make_problem(TrimmedL1(4), 0.2, n=30, p=40, seed=seed).normalized()
         inner = WorkingSetSolver(problem, 1e-8)
-        *_, (theta, gradient, _) = homotopy(inner, np.zeros(40))
+        *_, (theta, gradient, *_) = homotopy(inner, np.zeros(40))
         found, slope = rising_alpha(inner, theta, gradient)
         assert problem.objective(found) <= problem.objective(theta) * (1 + 1e-9)
         np.testing.assert_allclose(slope, problem.gradient(problem.predictor(found)), atol=1e-9)

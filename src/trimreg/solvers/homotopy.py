@@ -18,7 +18,7 @@ import numpy as np
 
 
 def homotopy(inner, theta, *, growth=1.5, first=0.1, max_stages=48):
-    """Yield ``(theta, gradient, loss)`` for rising gamma, ending at weights of zeros and ones.
+    """Yield ``(theta, gradient, loss, weights)`` for rising gamma, ending at weights of zeros and ones.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def homotopy(inner, theta, *, growth=1.5, first=0.1, max_stages=48):
     for _ in range(max_stages):
         threshold = penalty.thresholds(weights, problem.alpha)
         theta, gradient, loss, _ = inner.solve(theta, threshold, tol=tol, gradient=gradient)
-        yield theta, gradient, loss
+        yield theta, gradient, loss, weights
         magnitude = penalty.magnitudes(theta)
         top = magnitude.max(initial=0.0)
         if top == 0.0:

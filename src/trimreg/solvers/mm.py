@@ -10,8 +10,8 @@ are three parts:
 3. **exchanges** (:mod:`trimreg.solvers.exchange`): splices, single swaps and a few kicks.
 
 ``effort="low"`` is MM from the weighted lasso alone; ``"medium"`` is the three parts; ``"high"`` adds
-the start by a path of rising alpha (:mod:`trimreg.solvers.path`), larger splices, more swaps tried and
-more kicks.
+two more starts, a path of rising alpha (:mod:`trimreg.solvers.path`) and a best subset, larger splices,
+more swaps tried and more kicks.
 
 Above the exact-penalty threshold the weighted lasso is zero, so the start is taken at a smaller alpha
 and part 3 is the search over subsets (:mod:`trimreg.solvers.subset`), which scores every single swap
@@ -50,7 +50,7 @@ class Effort:
     kick_share: int = 3
     rounds: int = 1
     subset_rounds: int = 2
-    rising_alpha: bool = False
+    rivals: bool = False  # whether further starts are tried under a soft alpha
 
 
 EFFORTS = {
@@ -65,12 +65,10 @@ EFFORTS = {
         subset_kicks=30,
         rounds=3,
         subset_rounds=4,
-        rising_alpha=True,
+        rivals=True,
     ),
 }
 
-#: Where a start is taken when alpha itself is too large for one, in parts of the alpha that zeroes all.
-START_LEVEL = 0.3
 _EPS = float(np.finfo(float).eps)
 _PATIENCE = 3  # kicks that lead back to the same free set, before kicking ends
 
@@ -149,8 +147,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     else:
         theta, gradient = theta0, problem.gradient(problem.predictor(theta0))
     weights = problem.weights(theta, gradient)
-    levels = penalty.thresholds(np.ones_like(theta), 1.0)
-    free = np.flatnonzero((weights == 0) & (levels > 0))
+    free = problem.free_set(theta, gradient)
     if penalty.n_free >= np.count_nonzero(problem.d) and not problem.positive:
         yield from _interpolate(inner, norms, free)
         return
@@ -162,21 +159,42 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
         return
     search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
     yield _where(search)
-    for _ in range(effort.subset_rounds if exact else effort.rounds):
+    yield from _search(search, rng, effort)
+    if effort.rivals and not exact:
+        search = yield from _subset_rival(search, rng, effort)
+    theta, free = search.solution()
+    certified = search.certifies and search.decided()
+    for step in _majorize_minimize(inner, theta, _weights_at(problem, theta, free)):
+        yield replace(step, swap_optimal=True if certified and step.converged else None)
+
+
+def _search(search, rng, effort):
+    """Rounds of exchanges, first among few columns without touching X, then among all."""
+    subset = search.certifies
+    for _ in range(effort.subset_rounds if subset else effort.rounds):
         narrow = search.narrowed()
-        settled = yield from _exchange(narrow, rng, effort, effort.subset_kicks if exact else effort.kicks)
+        settled = yield from _exchange(narrow, rng, effort, effort.subset_kicks if subset else effort.kicks)
         search.adopt(narrow)
         if not narrow.complete:
             yield from _descend(search, splices=(), trials=effort.trials)
         if settled:
             break
-    if search.certifies:
+    if subset:
         search.refresh()  # the last word is had without the rounding of updates
         yield from _descend(search, splices=(), trials=effort.trials)
-    theta, free = search.solution()
-    certified = search.certifies and search.decided()
-    for step in _majorize_minimize(inner, theta, _weights_at(problem, theta, free)):
-        yield replace(step, swap_optimal=True if certified and step.converged else None)
+
+
+def _subset_rival(search, rng, effort):
+    """The better of a soft search and one that starts from a best subset: F there is its loss alone."""
+    inner = search.inner
+    theta, gradient, *_ = _lasso_start(inner.at_alpha(_start_alpha(inner)), 1e-3)
+    subset = SubsetSearch(inner, inner.problem.free_set(theta, gradient))
+    for _ in _search(subset, rng, effort):
+        yield _where(search)  # the incumbent stays what a stopped run returns
+    rival = SoftSearch(inner, *subset.solution())
+    for _ in _search(rival, rng, effort):
+        yield _where(search)
+    return rival if rival.objective < search.objective else search
 
 
 def _exchange(search, rng, effort, kicks):
@@ -212,30 +230,41 @@ def _weights_at(problem, theta, free):
 def _start(inner, effort):
     """A start for MM; a generator of steps that returns ``(theta, gradient, weights)``."""
     problem, penalty = inner.problem, inner.problem.penalty
-    zero = np.zeros(problem.n_features)
-    factor = penalty.thresholds(np.ones_like(zero), 1.0)
-    regular = (factor > 0) & np.isfinite(factor)
-    top = np.max(np.abs(inner.gradient_at_zero[regular]) / factor[regular], initial=0.0)
-    alpha = min(problem.alpha, START_LEVEL * top) if penalty.n_free else problem.alpha
+    alpha = min(problem.alpha, _start_alpha(inner)) if penalty.n_free else problem.alpha
     softened = inner.at_alpha(alpha)
     if effort.homotopy and alpha == problem.alpha:
-        theta, gradient, weights = zero, inner.gradient_at_zero, penalty.uniform_weights()
-        for theta, gradient, loss in homotopy(softened, zero):  # noqa: B007 - the last ones are used
+        zero = np.zeros(problem.n_features)
+        for theta, gradient, loss, weights in homotopy(softened, zero):  # noqa: B007 - the last is used
             yield Step(theta, weights, loss + penalty.value(theta, alpha), message="homotopy")
-        if effort.rising_alpha:
+        if effort.rivals:
             theta, gradient = rising_alpha(softened, theta, gradient)
         return theta, gradient, softened.problem.weights(theta, gradient)
-    # The weighted lasso, then MM at that alpha; loosely, for it is only a start.
-    loose = max(1e-3, inner.tol) if alpha < problem.alpha else inner.tol
-    theta, gradient, weights = zero, inner.gradient_at_zero, np.ones(problem.n_features)
-    for _ in range(5):
-        threshold = penalty.thresholds(weights, alpha)
-        theta, gradient, loss, _ = softened.solve(theta, threshold, tol=loose, gradient=gradient)
-        previous, weights = weights, softened.problem.weights(theta, gradient)
-        if np.array_equal(weights, previous) or alpha == problem.alpha:
-            break
+    rounds = 1 if alpha == problem.alpha else 5
+    tol = inner.tol if alpha == problem.alpha else max(1e-3, inner.tol)
+    theta, gradient, loss, weights = _lasso_start(softened, tol, rounds)
     yield Step(theta, weights, loss + penalty.value(theta, problem.alpha), message="start")
     return theta, gradient, weights
+
+
+def _start_alpha(inner) -> float:
+    """Where a start is taken when alpha itself is too large for one: a part of the alpha that zeroes all."""
+    factor = inner.problem.penalty.thresholds(np.ones(inner.problem.n_features), 1.0)
+    regular = (factor > 0) & np.isfinite(factor)
+    return 0.3 * np.max(np.abs(inner.gradient_at_zero[regular]) / factor[regular], initial=0.0)
+
+
+def _lasso_start(inner, tol, rounds=5):
+    """The weighted lasso, then some steps of MM: ``(theta, gradient, loss, weights)``."""
+    problem, penalty = inner.problem, inner.problem.penalty
+    theta, gradient = np.zeros(problem.n_features), inner.gradient_at_zero
+    weights = np.ones(problem.n_features)
+    for _ in range(rounds):
+        threshold = penalty.thresholds(weights, problem.alpha)
+        theta, gradient, loss, _ = inner.solve(theta, threshold, tol=tol, gradient=gradient)
+        previous, weights = weights, problem.weights(theta, gradient)
+        if np.array_equal(weights, previous):
+            break
+    return theta, gradient, loss, weights
 
 
 def _interpolate(inner, norms, free):

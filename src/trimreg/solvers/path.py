@@ -15,18 +15,11 @@ def rising_alpha(inner, theta, gradient, *, first=0.05, count=6):
     found, by F.
     """
     problem = inner.problem
-    penalty = problem.penalty
-
-    def free_set(point, slope):
-        weights = problem.weights(point, slope)
-        levels = penalty.thresholds(np.ones_like(point), 1.0)
-        return np.flatnonzero((weights == 0) & (levels > 0))
-
     rival, rival_gradient = theta, gradient
     for alpha in problem.alpha * np.geomspace(first, 1.0, count):
-        search = SoftSearch(inner.at_alpha(alpha), rival, free_set(rival, rival_gradient))
+        search = SoftSearch(inner.at_alpha(alpha), rival, problem.free_set(rival, rival_gradient))
         rival, rival_gradient = search.theta, search.gradient
-    incumbent = SoftSearch(inner, theta, free_set(theta, gradient))
+    incumbent = SoftSearch(inner, theta, problem.free_set(theta, gradient))
     if search.objective < incumbent.objective:
         return rival, rival_gradient
     return incumbent.theta, incumbent.gradient

@@ -50,6 +50,11 @@ class Problem:
         pull = np.minimum(gradient, 0.0) if self.positive else gradient
         return self.penalty.weights(theta, self.alpha, pull)
 
+    def free_set(self, theta, gradient):
+        """The coordinates that a trimmed penalty frees at theta; those it never penalizes are not counted."""
+        levels = self.penalty.thresholds(np.ones_like(theta), 1.0)
+        return np.flatnonzero((self.weights(theta, gradient) == 0) & (levels > 0))
+
     def objective(self, theta, eta=None):
         eta = self.predictor(theta) if eta is None else eta
         return self.loss_value(eta) + self.penalty.value(theta, self.alpha)

@@ -55,8 +55,8 @@ class GramColumns:
     def rows(self, W, likely=None):
         """``Z_W' D Z``, of shape (len(W), p); columns of ``likely`` are fetched along if one is missing."""
         if likely is not None and (self.place[W] < 0).any():
-            W_and_likely = np.concatenate([W, likely[~np.isin(likely, W)]])
-            self.require(W_and_likely[: max(_BATCH, len(W))])
+            others = likely[(likely[:, None] != W).all(axis=1)]
+            self.require(np.concatenate([W, others])[: max(_BATCH, len(W))])
         self.require(W)
         return self._rows[self.place[W]]
 
@@ -229,7 +229,8 @@ class SubsetSearch:
 
     def attempt(self, leave, enter) -> bool:
         """Exchange these, if the refitted objective falls."""
-        free = np.concatenate([self.free[~np.isin(self.free, leave)], enter])
+        staying = (self.free[:, None] != leave).all(axis=1)  # np.isin is slow for so few
+        free = np.concatenate([self.free[staying], enter])
         fit = self._explained(np.concatenate([free, self.always]))
         if fit is None or not fit[2] > self.explained + self._negligible():
             return False

@@ -25,7 +25,6 @@ from .kernels import coordinate_descent
 from .pool import GramPool
 from .problem import Problem
 
-
 _EPOCHS = 50
 
 
