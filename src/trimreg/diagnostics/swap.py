@@ -39,9 +39,11 @@ from ._point import read_point
 from .exact_penalty import exact_penalty_threshold
 
 _RELATIVE_GAIN = 1e-9
-# A column counts as explained by others if this part of its squared norm is left, or less: 1e-7 of its
-# norm, of which float64 still holds nine digits.
-_EXPLAINED = 1e-14
+# A column counts as explained by others if this part of its squared norm is left, or less: 1e-9 of its
+# norm, of which float64 still holds seven digits. What is less than that and more than rounding is not
+# scored, and no claim is made about it.
+_EXPLAINED = 1e-18
+_ROUNDING = 1e-28
 _EPS = float(np.finfo(float).eps)
 
 
@@ -293,7 +295,10 @@ class _Model:
         # stays in the span of A, on which the fit is the best already: the gain is 0 for a duplicate of
         # i, else negative. Where P is explained, fixed signs are no model, and j is as good as the
         # columns that explain it.
-        ok = self.outside[j] & (s > _EXPLAINED * self.columns.norms[j] ** 2)
+        part = s / np.where(self.columns.norms[j] > 0, self.columns.norms[j], 1.0) ** 2
+        ok = self.outside[j] & (part > _EXPLAINED)
+        if np.any(self.outside[j] & ~ok & (part > _ROUNDING)):
+            self.exact = False
         j, shadow, c, s = j[ok], shadow[ok], c[ok, None], s[ok, None]
         entry = c**2 / (2 * s)
         if self.slot is not None:

@@ -149,13 +149,16 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     weights = problem.weights(theta, gradient)
     free = problem.free_set(theta, gradient)
     if penalty.n_free >= np.count_nonzero(problem.d) and not problem.positive:
-        yield from _interpolate(inner, norms, free)
+        nothing = 1e-12 * problem.loss_value(np.zeros_like(problem.y))
+        for step in _interpolate(inner, norms, free):  # a perfect fit has no better one
+            yield replace(step, swap_optimal=True if step.objective <= nothing else None)
         return
     searchable = not problem.positive and effort.exchanges and penalty.n_free > 0
     if not searchable:
         if exact:
             theta = np.where(weights > 0, 0.0, theta)
-        yield from _majorize_minimize(inner, theta, weights)
+        for step in _majorize_minimize(inner, theta, weights):  # h = 0 has nothing to swap
+            yield replace(step, swap_optimal=True if step.converged and penalty.n_free == 0 else None)
         return
     search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
     yield _where(search)

@@ -161,7 +161,9 @@ class WorkingSetSolver:
         penalized = np.isfinite(threshold) & (threshold > 0)
 
         def value(point, predictor):
-            return self.problem.loss_value(predictor) + float(threshold[penalized] @ np.abs(point[penalized]))
+            with np.errstate(over="ignore"):  # too long a step: inf is never below the start
+                loss = self.problem.loss_value(predictor)
+            return loss + float(threshold[penalized] @ np.abs(point[penalized]))
 
         start = value(theta, eta)
         slope = float(gradient @ (following - theta)) + float(
