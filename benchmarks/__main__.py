@@ -1,4 +1,4 @@
-"""Run the benchmarks, each in a process of its own, and write ``benchmarks/RESULTS.md``.
+"""Run the benchmarks, each in a process of its own, and write ``benchmarks/RESULTS.md`` and the README's table.
 
     python -m benchmarks [--quick] [NAME ...]
 
@@ -19,6 +19,8 @@ from .common import Section, machine
 
 NAMES = ("objective", "subset", "soft", "cold", "growth")
 RESULTS = Path(__file__).parent / "RESULTS.md"
+README = Path(__file__).parent.parent / "README.md"
+MARKS = ("<!-- written by make bench -->", "<!-- end -->")
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -33,6 +35,12 @@ def in_own_process(name: str, quick: bool) -> Section:
     if done.returncode:
         raise SystemExit(f"benchmark {name} failed with exit code {done.returncode}")
     return Section(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def write(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(text)
+    temporary.replace(path)
 
 
 def main() -> None:
@@ -61,9 +69,12 @@ def main() -> None:
         f"{met} of {total} bars met.\n",
         *(section.markdown() for section in sections),
     ]
-    temporary = RESULTS.with_suffix(".tmp")
-    temporary.write_text("\n".join(page))
-    temporary.replace(RESULTS)
+    write(RESULTS, "\n".join(page))
+    before, _, rest = README.read_text().partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    rows = [f"| {against} | {got} |" for section in sections for against, got in section.headline]
+    table = "\n".join(["| against | got |", "|---|---|", *rows])
+    write(README, f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{after}")
 
 
 if __name__ == "__main__":

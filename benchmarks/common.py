@@ -25,6 +25,9 @@ class Section:
     rows: list[list[str]] = field(default_factory=list)
     bars: list[tuple[str, str, bool]] = field(default_factory=list)  # what was asked, what came out, met
     remarks: list[str] = field(default_factory=list)
+    headline: list[list[str]] = field(
+        default_factory=list
+    )  # rows for the README: against what, what came out
 
     def bar(self, asked: str, got: str, met: bool) -> None:
         self.bars.append((asked, got, bool(met)))

@@ -53,6 +53,7 @@ def run(quick: bool = False) -> Section:
         "the fit; the working set that it is held against is its Gram columns, p x 2h, and its columns, n x 4h.",
         ["n", "p", "seconds", "X, MB", "working memory, MB", "(X + working memory) / (X + working set)"],
     )
+    exponents = {}
     for name, sizes in (
         ("p", [(500, p) for p in steps]),
         ("n", [(n, 500) for n in steps]),
@@ -68,9 +69,13 @@ def run(quick: bool = False) -> Section:
             section.rows.append([
                 n, p, f"{got['seconds']:.4f}", f"{got['bytes'] / 1e6:.0f}", f"{got['extra'] / 1e6:.1f}", f"{share:.2f}",
             ])  # fmt: skip
-        exponent = float(np.polyfit(np.log(steps), np.log(seconds), 1)[0])
+        exponent = exponents[name] = float(np.polyfit(np.log(steps), np.log(seconds), 1)[0])
         section.bar(f"fitted exponent of time in {name}, printed", f"{exponent:.2f}", True)
         section.bar(
             f"peak memory over {name}: at most 1.2 times X plus the working set", f"{worst:.2f}", worst <= 1.2
         )
+    section.headline.append([
+        "growth of time, p or n from 1e3 to 1e5 with the other at 500",
+        f"exponents {exponents['p']:.2f} in p, {exponents['n']:.2f} in n",
+    ])  # fmt: skip
     return section
