@@ -49,7 +49,7 @@ class Effort:
     subset_kicks: int = 6
     kick_share: int = 3
     rounds: int = 1
-    subset_rounds: int = 2
+    subset_rounds: int = 1
     rivals: bool = False  # whether further starts are tried under a soft alpha
 
 
