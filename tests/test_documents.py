@@ -1,4 +1,4 @@
-"""The pages for contributors: their code runs and their tests pass, so they cannot rot."""
+"""The README and the pages for contributors: their code runs and what they say holds, so they cannot rot."""
 
 import doctest
 import re
@@ -8,6 +8,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE = ROOT / "CONTRIBUTING.md"
+README = ROOT / "README.md"
+RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 PAGES = sorted((ROOT / "docs" / "contributing").glob("*.md"))
 
 
@@ -78,3 +80,30 @@ def test_what_the_guide_speaks_of_exists():
     links = re.findall(r"\]\(([^)#]+)\)", guide)
     assert {link for link in links if not link.startswith("http") and not (ROOT / link).exists()} == set()
     assert {f"docs/contributing/{page.name}" for page in PAGES} <= set(links)
+
+
+# -- the README --------------------------------------------------------------------------------------------
+
+
+def test_the_code_of_the_readme_prints_what_it_says(capsys):
+    names = run_page(README.read_text(encoding="utf-8"), str(README))
+    support, recovered, optimal, stationarity, minimum, swap = capsys.readouterr().out.strip().splitlines()
+    assert len(support.strip("[]").split()) == 10
+    assert (recovered, optimal, minimum) == ("True", "True", "True")
+    assert float(stationarity) < 1e-25
+    assert "enters=None" in swap
+    assert names["result"].converged
+
+
+def test_the_figures_of_the_readme_are_those_of_the_benchmarks():
+    text = README.read_text(encoding="utf-8")
+    table = text.partition("<!-- written by make bench -->")[2].partition("<!-- end -->")[0]
+    figures = re.findall(r"\b\d+\.\d{2,3}\b", table)
+    assert len(figures) >= 10
+    results = RESULTS.read_text(encoding="utf-8")
+    assert [figure for figure in figures if figure not in results] == []
+
+
+def test_what_the_readme_links_to_exists():
+    for target in re.findall(r"\]\(([^)#]+)\)", README.read_text(encoding="utf-8")):
+        assert (ROOT / target).exists(), target
