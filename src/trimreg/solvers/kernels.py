@@ -56,8 +56,8 @@ def best_swaps(link, correlation, spare, theta, inverse_diagonal, threshold, gai
 
     ``link`` is K, its first columns those of ``theta``; ``correlation`` c is minus the gradient. ``gain`` and
     ``partner`` are written: the best gain of every j, and the position of its i. Since the cost is never
-    negative, ``c_j^2 / (2 s_j)`` bounds the gain; a j whose bound is below the best gain so far gets that
-    bound's sign only: its gain is set to -inf.
+    negative, ``c_j^2 / (2 s_j)`` bounds the gain: a j whose bound is far below the best gain so far is not
+    scored, and gets -inf. The best of all is always exact.
     """
     record = 0.0
     for j in range(link.shape[0]):

@@ -97,53 +97,56 @@ class SoftSearch:
         self.free = np.flatnonzero((threshold == 0) & (self.levels > 0) & inner.alive)
 
     def exchanges(self) -> Exchanges:
-        inner, pool = self.inner, self.inner.pool
-        theta, levels, S = self.theta, self.levels, self.free
-        active = (theta != 0) | (levels == 0)
-        active &= inner.alive
-        penalized = active & (levels > 0)
-        penalized[S] = False
-        P = np.flatnonzero(penalized)
-        active[S] = True
-        always = np.flatnonzero((levels == 0) & inner.alive)
-        A = np.concatenate([S, P, always])
-        O = np.flatnonzero(~active & inner.alive & np.isfinite(levels))
+        S, P, always, O = self._parts()
+        self._active = np.concatenate([S, P, always])
+        inverse = linalg.inverse(linalg.regularized_cholesky(self.inner.pool.block(self._active)))
+        outside, penalized = self._score_outside(O, inverse), self._score_penalized(P, inverse)
+        entry, gain, partner = (np.concatenate(pair) for pair in zip(outside, penalized, strict=True))
+        cost = huber_cost(self.theta[S], np.diagonal(inverse)[: S.size], self.levels[S])
+        return Exchanges(S, cost, np.concatenate([O, P]), entry, gain, partner)
+
+    def _parts(self):
+        """The free set, the penalized nonzeros, the never penalized, and the candidates outside these."""
+        levels, alive = self.levels, self.inner.alive
+        kind = np.where(levels == 0, 2, (self.theta != 0).astype(int))
+        kind[self.free] = 3
+        kind[~alive | np.isinf(levels)] = -1
+        O = np.flatnonzero(kind == 0)
         if O.size > _OUTSIDE:
             O = np.sort(O[np.argpartition(-np.abs(self.gradient[O]), _OUTSIDE)[:_OUTSIDE]])
-        inverse = linalg.inverse(linalg.regularized_cholesky(pool.block(A)))
-        diagonal = np.diagonal(inverse)
-        h = S.size
-        gain = np.full(O.size + P.size, -np.inf)
-        partner = np.zeros(gain.size, dtype=np.int64)
-        entry = np.zeros(gain.size)
+        return self.free, np.flatnonzero(kind == 1), np.flatnonzero(kind == 2), O
+
+    def _score_outside(self, O, inverse):
+        """``(entry, gain, partner)`` for coordinates at zero."""
+        S = self.free
+        entry, gain, partner = np.zeros(O.size), np.full(O.size, -np.inf), np.zeros(O.size, dtype=np.int64)
         if O.size:
-            cross = pool.block(O, A)
+            cross = self.inner.pool.block(O, self._active)
             link = cross @ inverse
             spare = 1.0 - np.einsum("ij,ij->i", cross, link)
             spare[spare < 1e-9] = 0.0
             pull = -self.gradient[O]
-            np.divide(pull**2, 2.0 * spare, out=entry[: O.size], where=spare > 0)
-            best_swaps(
-                link, pull, spare, theta[S], np.ascontiguousarray(diagonal[:h]), levels[S],
-                gain[: O.size], partner[: O.size],
-            )  # fmt: skip
-        if P.size and h:
-            q = np.arange(h, h + P.size)
-            shift = levels[P] * np.sign(theta[P])
-            entry[O.size :] = levels[P] * np.abs(theta[P]) + 0.5 * levels[P] ** 2 * diagonal[q]
-            moved = theta[S] + shift[:, None] * inverse[q, :h]
-            net = entry[O.size :, None] - huber_cost(moved, diagonal[:h], levels[S])
-            partner[O.size :] = net.argmax(axis=1)
-            gain[O.size :] = net.max(axis=1)
-        self._active, self._is_active = A, active
-        cost = huber_cost(theta[S], diagonal[:h], levels[S])
-        return Exchanges(S, cost, np.concatenate([O, P]), entry, gain, partner)
+            np.divide(pull**2, 2.0 * spare, out=entry, where=spare > 0)
+            diagonal = np.diagonal(inverse)[: S.size].copy()
+            best_swaps(link, pull, spare, self.theta[S], diagonal, self.levels[S], gain, partner)
+        return entry, gain, partner
+
+    def _score_penalized(self, P, inverse):
+        """``(entry, gain, partner)`` for penalized nonzeros."""
+        S, theta, level = self.free, self.theta, self.levels[P]
+        if P.size == 0 or S.size == 0:
+            return np.zeros(P.size), np.full(P.size, -np.inf), np.zeros(P.size, dtype=np.int64)
+        diagonal, at = np.diagonal(inverse), np.arange(S.size, S.size + P.size)
+        entry = level * np.abs(theta[P]) + 0.5 * level**2 * diagonal[at]
+        moved = theta[S] + (level * np.sign(theta[P]))[:, None] * inverse[at, : S.size]
+        gain = entry[:, None] - huber_cost(moved, diagonal[: S.size], self.levels[S])
+        return entry, gain.max(axis=1), gain.argmax(axis=1)
 
     def attempt(self, leave, enter) -> bool:
         """Refit with these exchanged, on the active set alone; if F falls, settle there."""
         problem = self.problem
-        new = enter[~self._is_active[enter]]
-        W = np.concatenate([self._active, new])
+        known = (enter[:, None] == self._active).any(axis=1)
+        W = np.concatenate([self._active, enter[~known]])
         threshold = self.levels.copy()
         threshold[self.free] = 0.0
         threshold[leave] = self.levels[leave]
