@@ -63,6 +63,21 @@ def timed(function, repeats: int = 1):
     return best, result
 
 
+def timed_in_turn(fits: dict, repeats: int) -> tuple[dict, dict]:
+    """Least seconds and last results of several functions, called in turn.
+
+    Interleaved, so that a burst of other load on the machine falls on all of them alike.
+    """
+    best, results = dict.fromkeys(fits, np.inf), {}
+    for function in fits.values():
+        function()  # compile
+    for _ in range(repeats):
+        for name, function in fits.items():
+            seconds, results[name] = timed(function)
+            best[name] = min(best[name], seconds)
+    return best, results
+
+
 def pass_seconds(X) -> float:
     """Seconds of one pass over X: the product X'r."""
     r = np.ones(X.shape[0], dtype=X.dtype)
