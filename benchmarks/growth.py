@@ -74,6 +74,10 @@ def run(quick: bool = False) -> Section:
         section.bar(
             f"peak memory over {name}: at most 1.2 times X plus the working set", f"{worst:.2f}", worst <= 1.2
         )
+    section.remarks.append(
+        "The bars on memory are for X of 50 MB and more: below that the buffers of the libraries, a few megabytes, are the "
+        "larger part of the peak."
+    )
     section.headline.append([
         "growth of time, p or n from 1e3 to 1e5 with the other at 500",
         f"exponents {exponents['p']:.2f} in p, {exponents['n']:.2f} in n",
