@@ -54,14 +54,12 @@ class LinearEstimator(RegressorMixin, BaseEstimator):
         self.n_iter_ = result.n_iter
         return self
 
-    def _linear_predictor(self, X):
-        check_is_fitted(self)
-        matrix = check.check_matrix(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
-        return matrix @ self.coef_ + self.coef_.dtype.type(self.intercept_)
+    def _mean(self, eta):
+        """The mean of y that the linear predictor stands for."""
+        return eta
 
     def predict(self, X):
-        """Predicted targets.
+        """Predicted means of the target.
 
         Parameters
         ----------
@@ -71,4 +69,7 @@ class LinearEstimator(RegressorMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples,)
         """
-        return self._linear_predictor(X)
+        check_is_fitted(self)
+        matrix = check.check_matrix(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return self._mean(matrix @ self.coef_ + self.coef_.dtype.type(self.intercept_))

@@ -95,15 +95,5 @@ class MEstimator(LinearEstimator):
             )
         return {name: getattr(self, name) for name in names} | dict(options)
 
-    def predict(self, X):
-        """Predicted means: the loss's inverse link of the linear predictor.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return get_loss(self.loss).inverse_link(self._linear_predictor(X))
+    def _mean(self, eta):
+        return get_loss(self.loss).inverse_link(eta)

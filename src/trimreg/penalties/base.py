@@ -71,6 +71,20 @@ def subgradient_residual(theta, gradient, threshold, positive=False):
     return np.where(theta == 0, at_zero, away)
 
 
+def largest_violation(theta, gradient, threshold, positive=False) -> float:
+    """The size of the largest :func:`subgradient_residual`: 0 where every optimality condition holds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.penalties.base import largest_violation
+    >>> largest_violation(np.array([1.0, 0.0]), np.array([-0.5, 0.75]), np.array([0.5, 0.5]))
+    0.25
+    """
+    residual = subgradient_residual(theta, gradient, threshold, positive)
+    return float(np.max(np.abs(residual), initial=0.0))
+
+
 class Penalty:
     """Factors and binding; the base of every penalty of the library."""
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..penalties.base import subgradient_residual
+from ..penalties.base import largest_violation
 from .driver import Step
 from .exchange import descend, kick
 from .firstorder import feasible_start
@@ -118,8 +118,7 @@ def _majorize_minimize(inner, theta, weights=None, gradient=None):
         previous, objective = objective, loss + penalty.value(theta, problem.alpha)
         weights = problem.weights(theta, gradient)
         threshold = penalty.thresholds(weights, problem.alpha)
-        residual = subgradient_residual(theta, gradient, threshold, problem.positive)
-        worst = float(np.max(np.abs(residual), initial=0.0))
+        worst = largest_violation(theta, gradient, threshold, problem.positive)
         # The second test is rounding's: F cannot fall any more although the tolerance asks for it.
         done = solved and (worst <= inner.goal or objective > previous - 1e-14 * abs(previous))
         message = f"largest violation {worst:.3g}, goal {inner.goal:.3g}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..penalties.base import subgradient_residual
+from ..penalties.base import largest_violation
 from . import linalg
 from .exchange import Exchanges
 from .kernels import best_swaps
@@ -89,9 +89,10 @@ class SoftSearch:
             theta, gradient, self.loss, _ = inner.solve(theta, threshold, gradient=gradient)
             previous, objective = objective, self.loss + penalty.value(theta, problem.alpha)
             threshold = penalty.thresholds(problem.weights(theta, gradient), problem.alpha)
-            residual = subgradient_residual(theta, gradient, threshold, problem.positive)[inner.alive]
+            on = inner.alive
+            worst = largest_violation(theta[on], gradient[on], threshold[on], problem.positive)
             # The second test is rounding's: no descent is left.
-            if np.max(np.abs(residual), initial=0.0) <= inner.goal or not objective < previous * (1 - 1e-13):
+            if worst <= inner.goal or not objective < previous * (1 - 1e-13):
                 break
         self.theta, self.gradient, self.objective = theta, gradient, objective
         self.free = np.flatnonzero((threshold == 0) & (self.levels > 0) & inner.alive)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..penalties.base import subgradient_residual
+from ..penalties.base import largest_violation, subgradient_residual
 from . import linalg
 from .kernels import coordinate_descent
 from .pool import GramPool
@@ -54,11 +54,6 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
         theta[active[ratios <= step]] = 0.0
 
 
-def _optimal(gradient, theta, threshold, positive, tol):
-    residual = subgradient_residual(theta, gradient, threshold, positive)
-    return np.max(np.abs(residual), initial=0.0) <= tol
-
-
 def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=100):
     """Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum t |x|``; all arrays in place.
 
@@ -66,9 +61,9 @@ def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=1
     """
     for _ in range(max_rounds):
         epochs = coordinate_descent(gram, gradient, theta, threshold, positive, _EPOCHS, tol)
-        if epochs == _EPOCHS or not _optimal(gradient, theta, threshold, positive, tol):
+        if epochs == _EPOCHS or largest_violation(theta, gradient, threshold, positive) > tol:
             newton_on_support(gram, gradient, theta, threshold, positive)
-            if not _optimal(gradient, theta, threshold, positive, tol):
+            if not largest_violation(theta, gradient, threshold, positive) <= tol:
                 continue
         return True
     return False

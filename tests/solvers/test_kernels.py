@@ -1,0 +1,54 @@
+"""The compiled loops against the same formulas in NumPy."""
+
+import numpy as np
+import pytest
+
+from trimreg.solvers.kernels import best_swaps, coordinate_descent
+
+
+@pytest.mark.parametrize("level", [0.3, np.inf])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_swap_of_all_is_exact_whatever_was_left_unscored(seed, level):
+    rng = np.random.default_rng(seed)
+    link, c = rng.standard_normal((200, 6)), rng.standard_normal(200)
+    spare = rng.uniform(0.1, 1.0, 200)
+    spare[::7] = 0.0  # no candidates
+    theta, inverse = 0.3 * rng.standard_normal(6), rng.uniform(1.0, 3.0, 6)
+    gain, partner = np.empty(200), np.empty(200, dtype=np.int64)
+    best_swaps(link, c, spare, theta, inverse, np.full(6, level), gain, partner)
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        s = spare[:, None]
+        moved = np.abs(theta - link * c[:, None] / s)
+        raised = inverse + link**2 / s
+        clipped = np.minimum(moved, level * raised)
+        score = c[:, None] ** 2 / (2 * s) - (clipped * moved - clipped**2 / 2) / raised
+    score[spare == 0] = -np.inf
+    assert np.count_nonzero(score.max(axis=1) > 0) > 20  # so that there is something to leave unscored
+    best = int(np.argmax(gain))
+    assert gain[best] == pytest.approx(score.max())
+    assert (best, partner[best]) == np.unravel_index(np.argmax(score), score.shape)
+    scored = np.isfinite(gain)
+    np.testing.assert_allclose(gain[scored], score.max(axis=1)[scored])
+    assert not scored[spare == 0].any()
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_coordinate_descent_ends_where_no_coordinate_can_move(positive):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 8))
+    gram, target = X.T @ X / 40, rng.standard_normal(8)
+    gram[5], gram[:, 5], target[5] = 0.0, 0.0, 0.0  # a column of zeros
+    threshold = np.array([0.0, 0.1, 0.1, 0.1, 5.0, 0.1, np.inf, 0.1])
+    theta, gradient = np.zeros(8), -target.copy()
+    epochs = coordinate_descent(gram, gradient, theta, threshold, positive, 10_000, 1e-12)
+    assert 1 < epochs < 10_000
+    np.testing.assert_allclose(gradient, gram @ theta - target, atol=1e-10)
+    np.testing.assert_allclose((gradient + threshold)[theta > 0], 0.0, atol=1e-10)
+    np.testing.assert_allclose((gradient - threshold)[theta < 0], 0.0, atol=1e-10)
+    assert np.all(gradient[theta == 0] >= -threshold[theta == 0] - 1e-10)
+    if not positive:
+        assert np.all(gradient[theta == 0] <= threshold[theta == 0] + 1e-10)
+        assert (theta < 0).any()
+    assert theta[5] == theta[6] == 0
+    assert not positive or (theta >= 0).all()
