@@ -1,6 +1,6 @@
 """The default solver: descent, efforts, starts, and what it makes of awkward problems."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -108,6 +108,28 @@ def test_the_homotopy_ends_at_a_vertex(make_problem):
     first = stages[0][0]  # the lasso with every weight (p - h)/p
     threshold = problem.penalty.thresholds(problem.penalty.uniform_weights(), 0.1)
     np.testing.assert_allclose(first, inner.solve(np.zeros(40), threshold).theta, atol=1e-2)
+
+
+def test_along_the_homotopy_the_large_go_free(make_problem):
+    problem, _ = make_problem(TrimmedL1(4), 0.1, n=30, p=40).normalized()
+    stages = list(homotopy(WorkingSetSolver(problem, 1e-8), np.zeros(40)))
+    for (theta, *_), (*_, weights) in pairwise(stages):
+        order = np.argsort(problem.penalty.magnitudes(theta))
+        assert np.all(np.diff(weights[order]) <= 1e-12)
+        assert weights[order[-1]] < problem.penalty.uniform_weights()[0]
+
+
+@pytest.mark.parametrize(("returned", "calls"), [(True, mm.EFFORTS["medium"].kicks), (False, mm._PATIENCE)])
+def test_kicks_end_when_they_keep_leading_back(returned, calls, make_problem, monkeypatch):
+    made = []
+
+    def kick(search, rng, share):
+        made.append(share)
+        return returned
+
+    monkeypatch.setattr(mm, "kick", kick)
+    run(mm.iterate(make_problem(TrimmedL1(4), 0.1), None), 1000)
+    assert len(made) == calls
 
 
 def test_the_path_of_rising_alpha_never_ends_higher(make_problem):

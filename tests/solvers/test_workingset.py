@@ -13,7 +13,7 @@ from trimreg import L1, MCP, MEstimator, TrimmedL1, diagnostics, solve
 from trimreg.losses import Loss
 from trimreg.penalties import subgradient_residual
 from trimreg.solvers.kernels import coordinate_descent
-from trimreg.solvers.workingset import GramSolver, WorkingSetSolver, minimize_block
+from trimreg.solvers.workingset import GramSolver, WorkingSetSolver, minimize_block, newton_on_support
 
 
 class Logistic(Loss):
@@ -272,3 +272,19 @@ def test_one_label_only(label, labels):
         result = solve(X, np.full(80, label), **how)
     np.testing.assert_array_equal(result.coef, 0)
     assert expit(result.intercept) == pytest.approx(label, abs=1e-5)
+
+
+def test_newton_drops_what_reaches_zero_exactly():
+    """A coordinate keeps its sign or is 0 to the bit: a remainder of rounding would stay in the support."""
+    dropped = 0
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((30, 8)) + rng.standard_normal((30, 1))
+        gram = X.T @ X / 30
+        start = rng.choice([-1.0, 1.0], 8) * rng.uniform(0.01, 1.0, 8)
+        theta, gradient = start.copy(), gram @ start - rng.standard_normal(8)
+        newton_on_support(gram, gradient, theta, np.full(8, 0.2), False)
+        assert np.all((theta == 0) | (np.sign(theta) == np.sign(start)))
+        assert np.all((theta == 0) | (np.abs(theta) > 1e-13))
+        dropped += np.count_nonzero(theta == 0)
+    assert dropped > 50
