@@ -1,12 +1,13 @@
 r"""What a penalty is: magnitudes, and a rule that turns them into weights.
 
-Every penalty here is, or is majorized by, a weighted l1 norm
+Every penalty here is, or is majorized by, a weighted sum of lengths
 
-.. math:: \alpha \sum_j w_j r_j(\theta), \qquad r_j(\theta) = f_j |\theta_j|,
+.. math:: \alpha \sum_j w_j r_j(\theta), \qquad r_j(\theta) = f_j \|\theta_j\|,
 
-where ``f`` is the penalty factor of the features. A coordinate with ``f = 0`` is never penalized and is
-not counted in h; one with ``f = inf`` is excluded from the model. A subclass states its value, its
-weights and its prox for the features with ``0 < f < inf``; the two special kinds are handled here.
+where the parts ``theta_j`` are single coefficients, groups, or rows (:mod:`trimreg.penalties.norms`), and ``f`` is
+the penalty factor of the parts. A part with ``f = 0`` is never penalized and is not counted in h; one with
+``f = inf`` is excluded from the model. A subclass states its value, its weights and its prox for the parts
+with ``0 < f < inf``; the two special kinds are handled here.
 """
 
 from __future__ import annotations
@@ -16,12 +17,20 @@ from typing import Protocol
 
 import numpy as np
 
+from .norms import Groups, Norm, Singles, partition, soft_threshold, subgradient_residual
+
+__all__ = ["Penalty", "PenaltyProtocol", "largest_violation", "soft_threshold", "subgradient_residual"]
+
 
 class PenaltyProtocol(Protocol):
     """All that a solver knows of a penalty (bound to a number of features)."""
 
-    #: Number of coordinates that the penalty leaves free, or None if it does not trim.
+    #: Number of parts that the penalty leaves free, or None if it does not trim.
     n_free: int | None
+    #: The parts, and their lengths.
+    norm: Norm
+    #: Whether ``weights`` are those of a majorizer, so that MM can take the penalty.
+    majorizes: bool
 
     def value(self, theta: np.ndarray, alpha: float) -> float: ...
 
@@ -31,48 +40,13 @@ class PenaltyProtocol(Protocol):
 
     def thresholds(self, weights: np.ndarray, alpha: float) -> np.ndarray: ...
 
+    def levels(self, alpha: float) -> np.ndarray: ...
+
     def stationarity(self, theta, weights, gradient, alpha, positive=False) -> float: ...
 
 
-def soft_threshold(z, threshold):
-    r""":math:`\arg\min_x \frac12 (x - z)^2 + t |x|`, elementwise; ``t`` may be inf.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.penalties import soft_threshold
-    >>> soft_threshold(np.array([3.0, -0.5]), 1.0)
-    array([2., 0.])
-    """
-    return np.sign(z) * np.maximum(np.abs(z) - threshold, 0.0) + 0.0  # + 0.0 turns -0.0 into 0.0
-
-
-def subgradient_residual(theta, gradient, threshold, positive=False):
-    r"""The element of :math:`g_j + t_j \partial|\theta_j|` nearest to 0, for every j.
-
-    At ``theta_j != 0`` the set is the point ``g_j + t_j sign(theta_j)``; at 0 it is the interval
-    ``[g_j - t_j, g_j + t_j]``. Where ``theta >= 0`` is required, the normal cone of the constraint adds every
-    negative number to the interval at 0, so that only ``g_j + t_j < 0`` is a violation there.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.penalties import subgradient_residual
-    >>> subgradient_residual(np.array([1.0, 0.0, 0.0]), np.array([-0.5, 3.0, -3.0]), 1.0)
-    array([ 0.5,  2. , -2. ])
-    >>> subgradient_residual(np.array([1.0, 0.0, 0.0]), np.array([-0.5, 3.0, -3.0]), 1.0, positive=True)
-    array([ 0.5,  0. , -2. ])
-    """
-    with np.errstate(invalid="ignore"):
-        at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - threshold, 0.0)
-        if positive:
-            at_zero = np.minimum(gradient + threshold, 0.0)
-        away = gradient + np.sign(theta) * threshold
-    return np.where(theta == 0, at_zero, away)
-
-
-def largest_violation(theta, gradient, threshold, positive=False) -> float:
-    """The size of the largest :func:`subgradient_residual`: 0 where every optimality condition holds.
+def largest_violation(theta, gradient, threshold, positive=False, norm=None) -> float:
+    """The size of the largest entry of the nearest subgradient: 0 where every optimality condition holds.
 
     Examples
     --------
@@ -81,43 +55,76 @@ def largest_violation(theta, gradient, threshold, positive=False) -> float:
     >>> largest_violation(np.array([1.0, 0.0]), np.array([-0.5, 0.75]), np.array([0.5, 0.5]))
     0.25
     """
-    residual = subgradient_residual(theta, gradient, threshold, positive)
-    return float(np.max(np.abs(residual), initial=0.0))
+    nearest = subgradient_residual if norm is None else norm.residual
+    return float(np.max(np.abs(nearest(theta, gradient, threshold, positive)), initial=0.0))
 
 
 class Penalty:
-    """Factors and binding; the base of every penalty of the library."""
+    """Parts, factors and binding; the base of every penalty of the library.
+
+    Parameters
+    ----------
+    penalty_factor : array-like, optional
+        ``f``, one for every feature (or group); 0 is never penalized and not counted in h, inf is excluded.
+        By default 1, for groups the root of their number of features.
+    groups : array-like of labels, or list of lists of int, optional
+        Features that are penalized together: a label for every feature, or lists of their indices.
+    q : 2 or inf
+        The norm of a group (or of the coefficients of a feature, where there are several outputs).
+    """
 
     n_free: int | None = None
+    majorizes: bool = True
 
-    def __init__(self, penalty_factor=None):
+    def __init__(self, penalty_factor=None, *, groups=None, q=2):
         self.penalty_factor = penalty_factor
+        self.groups = groups
+        self.q = q
 
     def __repr__(self):
-        shown = {k: v for k, v in vars(self).items() if not k.startswith("_") and v is not None}
+        hidden = {"norm"} | ({"q"} if self.groups is None and self.q == 2 else set())
+        shown = {k: v for k, v in vars(self).items() if k[0] != "_" and k not in hidden and v is not None}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
     # -- binding -------------------------------------------------------------------------------
 
-    def bind(self, n_features: int) -> Penalty:
-        """A copy for that many features, its arguments checked and its factors spread out."""
+    def bind(self, n_features: int, n_outputs: int = 1) -> Penalty:
+        """A copy for that many features, its arguments checked and its factors spread out.
+
+        With several outputs theta holds ``n_outputs`` coefficients for every feature, one after another, which
+        are penalized together.
+        """
         bound = copy.copy(self)
-        factor = np.ones(n_features) if self.penalty_factor is None else self.penalty_factor
+        bound.norm, sizes = self._parts(n_features, n_outputs)
+        count = sizes.size
+        each = "features" if self.groups is None else "groups"
+        factor = np.sqrt(sizes) if self.penalty_factor is None else self.penalty_factor
         try:
             factor = np.asarray(factor, dtype=float)
         except (TypeError, ValueError):
             raise ValueError(f"penalty_factor must be an array of numbers; got {factor!r}") from None
-        if factor.shape != (n_features,):
+        if factor.shape != (count,):
             raise ValueError(
-                f"penalty_factor must hold one number for each of the {n_features} features; "
-                f"got shape {factor.shape}"
+                f"penalty_factor must hold one number for each of the {count} {each}; got shape {factor.shape}"
             )
         if np.isnan(factor).any() or (factor < 0).any():
             bad = int(np.flatnonzero(~(factor >= 0))[0])
             raise ValueError(
-                f"penalty_factor must be >= 0 (inf excludes a feature); got {factor[bad]} for feature {bad}"
+                f"penalty_factor must be >= 0 (inf excludes a feature); got {factor[bad]} for {each[:-1]} {bad}"
             )
         return bound._with_factor(factor)
+
+    def _parts(self, n_features, n_outputs):
+        """The norm, and how many features each of its parts has."""
+        q = self.q
+        if isinstance(q, (bool, str)) or q not in (2, np.inf):
+            raise ValueError(f"q must be 2 or inf; got {q!r}")
+        if self.groups is None:
+            label = np.arange(n_features)
+            norm = Singles(n_features) if n_outputs == 1 else Groups(np.repeat(label, n_outputs), q)
+            return norm, np.ones(n_features)
+        label = partition(self.groups, n_features)
+        return Groups(np.repeat(label, n_outputs), q), np.bincount(label).astype(float)
 
     def _with_factor(self, factor):
         self._factor = factor
@@ -126,43 +133,56 @@ class Penalty:
         return self
 
     def rescaled(self, scale: np.ndarray) -> Penalty:
-        """The same penalty for coefficients multiplied by ``scale``: its value and the ``r_j`` stay."""
+        """The same penalty for coefficients multiplied by ``scale``: its value and the ``r_j`` stay.
+
+        ``scale`` is equal within a part: see ``norm.common``.
+        """
+        per_part = self.norm.largest_in_part(scale)
         with np.errstate(invalid="ignore"):
-            factor = np.where(self._excluded, np.inf, self._factor / scale)
+            factor = np.where(self._excluded, np.inf, self._factor / per_part)
         return copy.copy(self)._with_factor(factor)
 
-    def extended(self) -> Penalty:
-        """The same penalty with one more feature, never penalized: the column of ones."""
-        return copy.copy(self)._with_factor(np.append(self._factor, 0.0))
+    def extended(self, count: int = 1) -> Penalty:
+        """The same penalty with one more part of ``count`` coordinates, never penalized: the intercepts."""
+        other = copy.copy(self)
+        other.norm = self.norm.extended(count)
+        return other._with_factor(np.append(self._factor, 0.0))
 
     # -- what solvers ask for --------------------------------------------------------------------
 
     def magnitudes(self, theta: np.ndarray) -> np.ndarray:
-        """``r_j = f_j |theta_j|``, with 0 for excluded features."""
-        return np.where(self._excluded, 0.0, np.where(self._excluded, 0.0, self._factor) * np.abs(theta))
+        """``r_j = f_j ||theta_j||``, with 0 for excluded parts."""
+        return np.where(self._excluded, 0.0, self._factor) * np.where(
+            self._excluded, 0.0, self.norm.lengths(theta)
+        )
 
     def thresholds(self, weights: np.ndarray, alpha: float) -> np.ndarray:
-        """``alpha f_j w_j``: what the weighted l1 problem with these weights penalizes |theta_j| by."""
+        """``alpha f_j w_j``: what the weighted problem with these weights penalizes ||theta_j|| by."""
         with np.errstate(invalid="ignore"):
             return np.where(self._excluded, np.inf, alpha * self._factor * weights)
 
+    def levels(self, alpha: float = 1.0) -> np.ndarray:
+        """The thresholds of parts that are penalized in full: ``alpha f_j``."""
+        return self.thresholds(np.ones(self._factor.size), alpha)
+
     def value(self, theta: np.ndarray, alpha: float) -> float:
-        """The penalty at theta; inf if an excluded feature has a coefficient."""
-        if np.any(theta[self._excluded]):
+        """The penalty at theta; inf if an excluded part has a coefficient."""
+        length = self.norm.lengths(theta)
+        if np.any(length[self._excluded]):
             return np.inf
         j = self._regular
-        return float(self._value(np.abs(theta[j]), alpha, self._factor[j]))
+        return float(self._value(length[j], alpha, self._factor[j]))
 
     def weights(self, theta, alpha, gradient=None) -> np.ndarray:
         """The weights at theta: of the exact minimizer over S (trimmed), or of the tangent majorizer.
 
-        A feature that is never penalized has weight 0, an excluded one 1. ``gradient`` of the loss
+        A part that is never penalized has weight 0, an excluded one 1. ``gradient`` of the loss
         breaks ties among equal magnitudes.
         """
         weights = self._excluded.astype(float)
         j = self._regular
-        tie = None if gradient is None else np.abs(gradient[j]) / self._factor[j]
-        weights[j] = self._weights(np.abs(theta[j]), alpha, self._factor[j], tie)
+        tie = None if gradient is None else self.norm.dual_lengths(gradient)[j] / self._factor[j]
+        weights[j] = self._weights(self.norm.lengths(theta)[j], alpha, self._factor[j], tie)
         return weights
 
     def prox(self, z, alpha, step=1.0, positive=False) -> np.ndarray:
@@ -172,24 +192,35 @@ class Penalty:
         the positive part of z.
         """
         z = np.asarray(z, dtype=float)
-        if positive:
-            z = np.maximum(z, 0.0)
-        x = np.where(self._excluded, 0.0, z)
-        j = self._regular
-        size = self._prox(np.abs(z[j]), alpha, step, self._factor[j])
-        x[j] = np.where(size == 0, 0.0, np.copysign(size, z[j]))
-        return x
+        if np.any(positive):
+            z = np.where(positive, np.maximum(z, 0.0), z)
+        return self._whole_prox(z, alpha, step)
+
+    def _whole_prox(self, z, alpha, step):
+        """For a penalty that depends on the lengths alone and Euclidean ones: z shrinks along itself."""
+        if self.norm.q == np.inf:
+            raise ValueError(
+                f"the prox of {type(self).__name__} has no closed form for q = inf; use solver='mm'"
+            )
+        length, j = self.norm.lengths(z), self._regular
+        size = length.copy()
+        size[self._excluded] = 0.0
+        size[j] = self._prox(length[j], alpha, step, self._factor[j])
+        if self.norm.q is None:
+            return np.where(size == 0, 0.0, np.copysign(size, z))
+        ratio = np.divide(size, length, out=np.zeros_like(size), where=length > 0)
+        return np.where(self.norm.spread(size == length), z, self.norm.spread(ratio) * z) + 0.0
 
     def stationarity(self, theta, weights, gradient, alpha, positive=False) -> float:
         r"""The paper's :math:`T(\theta, w)`: squared distance of 0 from the subdifferential of F.
 
-        The theta part is :math:`\sum_j \mathrm{dist}^2(-g_j, \alpha f_j w_j\, \partial|\theta_j|)`.
+        The theta part is :math:`\sum_j \mathrm{dist}^2(-g_j, \alpha f_j w_j\, \partial\|\theta_j\|)`.
         Penalties whose weights are variables add the w part.
         """
-        residual = subgradient_residual(theta, gradient, self.thresholds(weights, alpha), positive)
+        residual = self.norm.residual(theta, gradient, self.thresholds(weights, alpha), positive)
         return float(residual @ residual)
 
-    # -- what a subclass states, for |theta| of the regular features --------------------------------
+    # -- what a subclass states, for the lengths of the regular parts --------------------------------
 
     def _value(self, size, alpha, factor):
         raise NotImplementedError

@@ -14,15 +14,15 @@ class FoldedConcave(Penalty):
 
     _gamma_minimum: float
 
-    def __init__(self, gamma, penalty_factor=None):
+    def __init__(self, gamma, penalty_factor=None, *, groups=None, q=2):
         self.gamma = gamma
-        super().__init__(penalty_factor)
+        super().__init__(penalty_factor, groups=groups, q=q)
 
-    def bind(self, n_features):
+    def bind(self, n_features, n_outputs=1):
         gamma = self.gamma
         if not isinstance(gamma, numbers.Real) or not gamma > self._gamma_minimum:
             raise ValueError(f"gamma must be a number above {self._gamma_minimum}; got {gamma!r}")
-        return super().bind(n_features)
+        return super().bind(n_features, n_outputs)
 
     # A folded penalty depends on more than r_j = f_j |theta_j|. So in coordinates theta * scale it remembers
     # the scale as `_unit`, and is evaluated at |theta| itself.
@@ -33,11 +33,11 @@ class FoldedConcave(Penalty):
 
     def rescaled(self, scale):
         other = super().rescaled(scale)
-        other._unit = self._unit * scale
+        other._unit = self._unit * self.norm.largest_in_part(scale)
         return other
 
-    def extended(self):
-        other = super().extended()
+    def extended(self, count=1):
+        other = super().extended(count)
         other._unit = np.append(self._unit, 1.0)
         return other
 

@@ -30,8 +30,8 @@ class MCP(FoldedConcave):
 
     _gamma_minimum = 1.0
 
-    def __init__(self, gamma=2.5, penalty_factor=None):
-        super().__init__(gamma, penalty_factor)
+    def __init__(self, gamma=2.5, penalty_factor=None, *, groups=None, q=2):
+        super().__init__(gamma, penalty_factor, groups=groups, q=q)
 
     def _end(self, level):
         """Where the penalty turns flat."""

@@ -31,8 +31,8 @@ class SCAD(FoldedConcave):
 
     _gamma_minimum = 2.0
 
-    def __init__(self, gamma=3.0, penalty_factor=None):
-        super().__init__(gamma, penalty_factor)
+    def __init__(self, gamma=3.0, penalty_factor=None, *, groups=None, q=2):
+        super().__init__(gamma, penalty_factor, groups=groups, q=q)
 
     def _pointwise(self, size, level):
         if np.isinf(self.gamma):

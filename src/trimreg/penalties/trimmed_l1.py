@@ -10,7 +10,7 @@ from .base import Penalty
 from .simplex import distance_to_optimal_weights, largest, project_capped_simplex
 
 
-def count_from(h, n_features: int, name: str = "h") -> int:
+def count_from(h, n_features: int, name: str = "h", of: str = "the number of features") -> int:
     """The integer that ``h`` means for that many features: itself, or a fraction of them.
 
     Examples
@@ -19,7 +19,7 @@ def count_from(h, n_features: int, name: str = "h") -> int:
     >>> count_from(3, 10), count_from(0.25, 10), count_from(None, 45)
     (3, 2, 4)
     """
-    allowed = f"an integer from 0 to the number of features {n_features}, or a fraction in (0, 1)"
+    allowed = f"an integer from 0 to {of} {n_features}, or a fraction in (0, 1)"
     if h is None:  # a tenth of the features, as scikit-learn's orthogonal matching pursuit
         return min(n_features, max(1, n_features // 10))
     if isinstance(h, (bool, np.bool_)) or not isinstance(h, numbers.Real):
@@ -42,9 +42,9 @@ class TrimmedL1(Penalty):
     Parameters
     ----------
     h : int, float in (0, 1) or None
-        How many coefficients (or which fraction of them) carry no penalty. None is a tenth.
-    penalty_factor : array-like of shape (n_features,), optional
-        ``f``; 0 is never penalized and not counted in h, inf is excluded.
+        How many coefficients, or groups of them (or which fraction), carry no penalty. None is a tenth.
+    penalty_factor, groups, q
+        As in :class:`~trimreg.penalties.base.Penalty`: ``r_j`` may be the norm of a group.
 
     Examples
     --------
@@ -56,19 +56,22 @@ class TrimmedL1(Penalty):
     (3.0, array([0., 1., 1.]))
     >>> penalty.prox(theta, alpha=1.0, step=1.5)
     array([ 5. , -0.5,  0. ])
+    >>> TrimmedL1(h=1, groups=["a", "b", "b"], q=float("inf")).bind(3).value(theta, alpha=1.0).__round__(3)
+    2.828
 
     References
     ----------
     Yun, Zheng, Yang, Lozano and Aravkin, M-estimation with the trimmed l1 penalty, equation (2).
     """
 
-    def __init__(self, h=None, penalty_factor=None):
+    def __init__(self, h=None, penalty_factor=None, *, groups=None, q=2):
         self.h = h
-        super().__init__(penalty_factor)
+        super().__init__(penalty_factor, groups=groups, q=q)
 
-    def bind(self, n_features):
-        bound = super().bind(n_features)
-        bound._h = count_from(self.h, n_features)
+    def bind(self, n_features, n_outputs=1):
+        bound = super().bind(n_features, n_outputs)
+        of = f"the number of {'features' if self.groups is None else 'groups'}"
+        bound._h = count_from(self.h, bound.norm.count, of=of)
         return bound
 
     @property
@@ -99,6 +102,19 @@ class TrimmedL1(Penalty):
         free = largest(saving, self.n_free, tie_break=size)
         x[free] = size[free]
         return x
+
+    def _whole_prox(self, z, alpha, step):
+        if self.norm.q != np.inf:
+            return super()._whole_prox(z, alpha, step)
+        # The same savings, as what is paid at the shrunken part: ||z - x||^2 / 2 + t ||x||.
+        norm, j = self.norm, self._regular
+        threshold = self.thresholds(np.where(self._excluded, 1.0, self._factor > 0), step * alpha)
+        x = norm.shrink(z, threshold)
+        gap = np.bincount(norm.label, (z - x) ** 2 / 2, minlength=norm.count)
+        saving = gap[j] + threshold[j] * norm.lengths(x)[j]
+        free = np.zeros(norm.count, dtype=bool)
+        free[j[largest(saving, self.n_free, tie_break=norm.lengths(z)[j])]] = True
+        return np.where(norm.spread(free), z, x)
 
     # -- weights as variables --------------------------------------------------------------------
 
@@ -149,6 +165,6 @@ class TrimmedL1(Penalty):
     def stationarity(self, theta, weights, gradient, alpha, positive=False) -> float:
         """T of the paper with both parts; a pair of 0 is stationary in theta and in w."""
         j = self._regular
-        magnitude = alpha * self._factor[j] * np.abs(theta[j])
+        magnitude = alpha * self._factor[j] * self.norm.lengths(theta)[j]
         part = super().stationarity(theta, weights, gradient, alpha, positive)
         return part + distance_to_optimal_weights(magnitude, weights[j])

@@ -1,0 +1,321 @@
+r"""What ``r_j`` is the norm of: single coefficients, or groups of them.
+
+A penalty weighs lengths :math:`\|\theta_G\|_q` of the parts of a partition of the coordinates. Solvers see
+the partition only through the object here, so that single coefficients, groups of features, and the rows of
+multi-task and multinomial models (all coefficients of a feature) are one code. Arrays "per part" have an entry
+for every part, arrays "per coordinate" one for every coefficient; for single coefficients they are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+_SAME = 1e-9  # coordinates within this of the largest of their group count as equally large
+
+
+class Norm(Protocol):
+    """The partition, and the norms on its parts."""
+
+    count: int  # number of parts
+    q: float | None  # 2 or inf; None for single coefficients
+
+    def lengths(self, theta): ...
+
+    def dual_lengths(self, gradient): ...
+
+    def spread(self, values): ...
+
+    def largest_in_part(self, values): ...
+
+    def coordinates(self, parts): ...
+
+    def shrink(self, z, threshold): ...
+
+    def residual(self, theta, gradient, threshold, positive=False): ...
+
+    def polar(self, x): ...
+
+    def common(self, norms): ...
+
+    def extended(self, count): ...
+
+
+def soft_threshold(z, threshold):
+    r""":math:`\arg\min_x \frac12 (x - z)^2 + t |x|`, elementwise; ``t`` may be inf.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.penalties import soft_threshold
+    >>> soft_threshold(np.array([3.0, -0.5]), 1.0)
+    array([2., 0.])
+    """
+    return np.sign(z) * np.maximum(np.abs(z) - threshold, 0.0) + 0.0  # + 0.0 turns -0.0 into 0.0
+
+
+def subgradient_residual(theta, gradient, threshold, positive=False):
+    r"""The element of :math:`g_j + t_j \partial|\theta_j|` nearest to 0, for every j.
+
+    At ``theta_j != 0`` the set is the point ``g_j + t_j sign(theta_j)``; at 0 it is the interval
+    ``[g_j - t_j, g_j + t_j]``. Where ``theta >= 0`` is required (``positive`` is True, or is for this
+    coordinate), the normal cone of the constraint adds every negative number to the interval at 0, so that only
+    ``g_j + t_j < 0`` is a violation there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.penalties import subgradient_residual
+    >>> subgradient_residual(np.array([1.0, 0.0, 0.0]), np.array([-0.5, 3.0, -3.0]), 1.0)
+    array([ 0.5,  2. , -2. ])
+    >>> subgradient_residual(np.array([1.0, 0.0, 0.0]), np.array([-0.5, 3.0, -3.0]), 1.0, positive=True)
+    array([ 0.5,  0. , -2. ])
+    """
+    with np.errstate(invalid="ignore"):
+        at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - threshold, 0.0)
+        if np.any(positive):
+            at_zero = np.where(positive, np.minimum(gradient + threshold, 0.0), at_zero)
+        away = gradient + np.sign(theta) * threshold
+    return np.where(theta == 0, at_zero, away)
+
+
+class Singles:
+    """Every coefficient is a part of its own: ``r_j = |theta_j|``."""
+
+    q = None
+
+    def __init__(self, count: int):
+        self.count = count
+
+    def lengths(self, theta):
+        return np.abs(theta)
+
+    dual_lengths = lengths
+
+    def spread(self, values):
+        return values
+
+    largest_in_part = spread
+    coordinates = spread
+
+    def shrink(self, z, threshold):
+        return soft_threshold(z, threshold)
+
+    def residual(self, theta, gradient, threshold, positive=False):
+        return subgradient_residual(theta, gradient, threshold, positive)
+
+    def polar(self, x):
+        return np.sign(x)
+
+    def common(self, norms):
+        return norms
+
+    def extended(self, count=1):
+        return Singles(self.count + count)
+
+
+class Groups:
+    r"""Parts given by a label for every coordinate, with lengths :math:`\|\theta_G\|_q`, ``q`` 2 or inf.
+
+    Parameters
+    ----------
+    label : array of int of shape (number of coordinates,)
+        0 to the number of parts less one, each at least once.
+    q : 2 or inf
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.penalties.norms import Groups
+    >>> groups = Groups(np.array([0, 0, 1]), q=2)
+    >>> groups.lengths(np.array([3.0, 4.0, -1.0]))
+    array([5., 1.])
+    >>> groups.shrink(np.array([3.0, 4.0, -1.0]), np.array([2.5, 2.0]))
+    array([1.5, 2. , 0. ])
+    >>> Groups(np.array([0, 0, 1]), q=np.inf).shrink(np.array([3.0, 4.0, -1.0]), np.array([1.5, 0.5]))
+    array([ 2.75,  2.75, -0.5 ])
+    """
+
+    def __init__(self, label, q=2):
+        self.label = np.asarray(label, dtype=np.intp)
+        self.q = q
+        sizes = np.bincount(self.label)
+        self.count = sizes.size
+        self.sizes = sizes
+        self.order = np.argsort(self.label, kind="stable")
+        self.starts = np.concatenate([[0], np.cumsum(sizes)])
+
+    # -- between parts and coordinates ----------------------------------------------------------------
+
+    def spread(self, values):
+        """Values per part, given to every coordinate of the part."""
+        return values[self.label]
+
+    def largest_in_part(self, values):
+        """The largest of the values per coordinate, in every part."""
+        return np.maximum.reduceat(values[self.order], self.starts[:-1])
+
+    def coordinates(self, parts):
+        """The coordinates of these parts, part after part."""
+        parts = np.asarray(parts, dtype=np.intp)
+        sizes = self.sizes[parts]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return self.order[np.repeat(self.starts[parts], sizes) + within]
+
+    def common(self, norms):
+        """Scales that are equal within a part (root mean squares): only these keep lengths what they are."""
+        return self.spread(self._euclidean(norms) / np.sqrt(self.sizes))
+
+    def extended(self, count=1):
+        """With one more part, of ``count`` coordinates behind the last."""
+        return Groups(np.append(self.label, np.full(count, self.count)), self.q)
+
+    # -- lengths ---------------------------------------------------------------------------------------
+
+    def lengths(self, theta):
+        return self._euclidean(theta) if self.q == 2 else self.largest_in_part(np.abs(theta))
+
+    def dual_lengths(self, gradient):
+        """The norms dual to the lengths: l2, or l1 for q = inf."""
+        if self.q == 2:
+            return self._euclidean(gradient)
+        return np.bincount(self.label, np.abs(gradient), minlength=self.count)
+
+    def _euclidean(self, x):
+        unit = float(np.max(np.abs(x), initial=0.0)) or 1.0  # lest squares under- or overflow
+        return unit * np.sqrt(np.bincount(self.label, (x / unit) ** 2, minlength=self.count))
+
+    # -- optimality --------------------------------------------------------------------------------------
+
+    def shrink(self, z, threshold):
+        r""":math:`\arg\min_x \frac12 \|x - z\|^2 + \sum_G t_G \|x_G\|_q`, exactly; ``t`` may be inf."""
+        threshold = np.broadcast_to(np.asarray(threshold, dtype=float), (self.count,))
+        if self.q == 2:
+            length = self.lengths(z)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                factor = np.where(length > threshold, 1.0 - threshold / length, 0.0)
+            return z * self.spread(factor) + 0.0
+        cap = self._caps(np.abs(z), threshold)
+        return np.sign(z) * np.minimum(np.abs(z), self.spread(cap)) + 0.0
+
+    def _caps(self, size, threshold):
+        """The level at which the prox of ``t ||.||_inf`` cuts every part.
+
+        What is cut off adds up to t: the part beyond the projection on the l1 ball of radius t (Moreau).
+        """
+        width = int(self.sizes.max(initial=1))
+        table = np.zeros((self.count, width))
+        place = np.arange(self.order.size) - np.repeat(self.starts[:-1], self.sizes)
+        table[self.label[self.order], place] = size[self.order]
+        table = -np.sort(-table, axis=1)
+        with np.errstate(invalid="ignore"):
+            levels = (np.cumsum(table, axis=1) - threshold[:, None]) / np.arange(1, width + 1)
+        # the largest level is the right one: the mean excess rises until the next coordinate is below it
+        cap = np.maximum(levels.max(axis=1), 0.0)
+        return np.where(threshold == 0, np.inf, cap)
+
+    def residual(self, theta, gradient, threshold, positive=False):
+        r"""The element of :math:`g_G + t_G \partial\|\theta_G\|_q` nearest to 0, for every part."""
+        threshold = np.broadcast_to(np.asarray(threshold, dtype=float), (self.count,))
+        length = self.lengths(theta)
+        at_zero = self.shrink(gradient, threshold)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            if self.q == 2:
+                slope = np.where(length > 0, threshold / length, 0.0)
+                away = gradient + np.where(theta == 0, 0.0, self.spread(slope) * theta)
+            else:
+                away = self._residual_on_faces(theta, gradient, threshold, length)
+        return np.where(self.spread(length) == 0, at_zero, away)
+
+    def _residual_on_faces(self, theta, gradient, threshold, length):
+        residual = gradient.copy()
+        for part in np.flatnonzero((length > 0) & (threshold > 0)):
+            j = self.coordinates([part])
+            j = j[np.abs(theta[j]) >= (1.0 - _SAME) * length[part]]
+            sign = np.sign(theta[j])
+            pull = -sign * gradient[j]  # what the subgradient should be, for the signs taken out
+            residual[j] = sign * (_onto_simplex(pull, threshold[part]) - pull)
+        return residual
+
+    def polar(self, x):
+        r"""A maximizer u of :math:`\langle u_G, x_G\rangle` over the dual ball, 0 where ``x_G`` is.
+
+        It is a subgradient of the length at x, and its negative, at a gradient x, the direction that a part
+        at 0 is pulled to.
+        """
+        if self.q == 2:
+            length = self.lengths(x)
+            return x / self.spread(np.where(length > 0, length, 1.0))
+        size = np.abs(x)
+        first = np.full(self.count, x.size)
+        top = size >= self.spread(self.largest_in_part(size))
+        np.minimum.at(first, self.label[top], np.flatnonzero(top))
+        u = np.zeros_like(x)
+        u[first] = np.sign(x[first])
+        return u
+
+
+def _onto_simplex(y, total):
+    """The projection of y on ``{x >= 0, sum x = total}``; an infinite total takes y as it is."""
+    if not np.isfinite(total):
+        return y
+    top = -np.sort(-y)
+    level = ((np.cumsum(top) - total) / np.arange(1, y.size + 1)).max()
+    return np.maximum(y - level, 0.0)
+
+
+def partition(groups, n_features: int) -> np.ndarray:
+    """The label, 0 to the number of groups less one, of every feature.
+
+    ``groups`` is a label for every column (of any kind: they are numbered in sorted order), or lists of column
+    indices, each column in one of them.
+
+    Examples
+    --------
+    >>> from trimreg.penalties.norms import partition
+    >>> partition(["b", "a", "b"], 3), partition([[0, 2], [1]], 3)
+    (array([1, 0, 1]), array([0, 1, 0]))
+    """
+    expected = f"groups must hold a label for each of the {n_features} features, or lists of feature indices"
+    if isinstance(groups, (str, bytes)) or not np.iterable(groups):
+        raise ValueError(f"{expected}; got {groups!r}")
+    groups = list(groups)
+    lists = [np.iterable(group) and not isinstance(group, (str, bytes)) for group in groups]
+    if any(lists):
+        if not all(lists):
+            raise ValueError(f"{expected}; got some of each")
+        return _partition_from_lists([list(group) for group in groups], n_features)
+    if len(groups) != n_features:
+        raise ValueError(f"{expected}; got {len(groups)} labels")
+    if any(label is None or label != label for label in groups):
+        raise ValueError(f"{expected}; got a missing label")
+    try:
+        return np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+    except TypeError:
+        raise ValueError(f"{expected}; labels of different kinds have no order") from None
+
+
+def _partition_from_lists(groups, n_features):
+    label = np.full(n_features, -1)
+    for number, group in enumerate(groups):
+        if not group:
+            raise ValueError(f"groups must not be empty; group {number} is")
+        for j in group:
+            if (
+                isinstance(j, (bool, np.bool_))
+                or not isinstance(j, (int, np.integer))
+                or not 0 <= j < n_features
+            ):
+                raise ValueError(
+                    f"groups must hold feature indices from 0 to {n_features - 1}; got {j!r} in group {number}"
+                )
+            if label[j] >= 0:
+                raise ValueError(f"groups must not overlap; feature {j} is in groups {label[j]} and {number}")
+            label[j] = number
+    if (label < 0).any():
+        missing = int(np.flatnonzero(label < 0)[0])
+        raise ValueError(
+            f"groups must hold every feature; feature {missing} is in none (give it one of its own)"
+        )
+    return label
