@@ -1,0 +1,164 @@
+"""The values of h and alpha that a search goes through."""
+
+from __future__ import annotations
+
+import math
+import numbers
+
+import numpy as np
+
+from ..estimators import validation as check
+from ..penalties import count_from
+
+
+def auto_hs(n, p, *, max_h=None, dense_up_to=10, growth=1.25):
+    r"""Sizes to try: 0, 1, 2, ... one by one at first, then by a factor, up to
+
+    .. math:: \min\Bigl(p,\ n - 2,\ \frac{n}{\log(\log n) \log p}\Bigr),
+
+    and 1 at least. Beyond about that size the features of the best subset can no longer be told from
+    those that fit by chance. Each logarithm counts as 1 at least. n - 2 leaves, beside the intercept, one
+    degree of freedom for the noise.
+
+    Parameters
+    ----------
+    n, p : int
+        Number of samples and of features.
+    max_h : int, optional
+        The largest size, in place of the formula; at most p.
+    dense_up_to : int, default=10
+        Every size up to this is tried.
+    growth : float, default=1.25
+        Factor from one size to the next after that; the last step may be smaller.
+
+    Returns
+    -------
+    ndarray of int
+        Rising, from 0 to the largest size.
+
+    References
+    ----------
+    Zhu, Wen, Zhu, Zhang and Wang, A polynomial algorithm for best-subset selection problem, PNAS 117 (2020),
+    for the largest size; abess uses it too.
+
+    Examples
+    --------
+    >>> from trimreg.selection import auto_hs
+    >>> auto_hs(n=200, p=1000)
+    array([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 12, 15, 17])
+    """
+    check.check_number("n", n, 1, integral=True)
+    check.check_number("p", p, 1, integral=True)
+    check.check_number("dense_up_to", dense_up_to, 0, integral=True)
+    check.check_number("growth", growth, 1.0, strict=True)
+    if max_h is None:
+        logs = max(math.log(max(math.log(n), 1.0)), 1.0) * max(math.log(p), 1.0)
+        last = min(int(p), max(1, min(int(n) - 2, int(n / logs))))
+    else:
+        last = int(check.check_number("max_h", max_h, 0, integral=True))
+        if last > p:
+            raise ValueError(f"max_h must be at most the number of features {p}; got {max_h!r}")
+    sizes = list(range(min(int(dense_up_to), last) + 1))
+    while sizes[-1] < last:
+        sizes.append(min(last, max(sizes[-1] + 1, int(sizes[-1] * growth))))
+    return np.array(sizes)
+
+
+def alpha_grid(alpha_max, n_alphas=21, eps=1e-3):
+    """Strengths from ``alpha_max`` down to ``eps * alpha_max``, each the same factor below the last.
+
+    An ``alpha_max`` of 0 (of a constant target, say) is taken for 1e-15: any positive strength does.
+
+    Examples
+    --------
+    >>> from trimreg.selection import alpha_grid
+    >>> alpha_grid(2.0, n_alphas=4)
+    array([2.   , 0.2  , 0.02 , 0.002])
+    """
+    check.check_number("alpha_max", alpha_max, 0.0)
+    check.check_number("n_alphas", n_alphas, 1, integral=True)
+    check.check_number("eps", eps, 0.0, strict=True)
+    if eps >= 1:
+        raise ValueError(f"eps must be below 1; got {eps!r}")
+    largest = float(alpha_max) if alpha_max > 0 else float(np.finfo(float).resolution)
+    return largest * np.geomspace(1.0, eps, n_alphas)
+
+
+def check_hs(hs, n, p):
+    """``hs`` as rising, distinct integers.
+
+    Parameters
+    ----------
+    hs : "auto", number or sequence of numbers
+        ``"auto"`` is :func:`auto_hs`. A number is an integer from 0 to p, or a fraction of p in (0, 1).
+    n, p : int
+        Number of samples and of features.
+
+    Examples
+    --------
+    >>> from trimreg.selection import check_hs
+    >>> check_hs([5, 0.25, 2, 5], n=100, p=12)
+    array([2, 3, 5])
+    """
+    if isinstance(hs, str):
+        if hs != "auto":
+            raise ValueError(f"hs must be 'auto' or numbers; got {hs!r}")
+        return auto_hs(n, p)
+    listed = _listed("hs", hs)
+    return np.unique([count_from(h, p, f"hs[{i}]") for i, h in enumerate(listed)])
+
+
+def check_alphas(alphas):
+    """``alphas`` in order of falling strength, each once; ``"exact"``, the strongest of all, comes first.
+
+    Parameters
+    ----------
+    alphas : "auto", "exact", number or sequence of numbers and "exact"
+        The numbers finite and not negative.
+
+    Returns
+    -------
+    "auto" or list of float and "exact"
+        ``"auto"`` is left to who knows the data: see :func:`alpha_grid`.
+
+    Examples
+    --------
+    >>> from trimreg.selection import check_alphas
+    >>> check_alphas([0.1, "exact", 1, 0.1])
+    ['exact', 1.0, 0.1]
+    """
+    if isinstance(alphas, str):
+        if alphas not in ("auto", "exact"):
+            raise ValueError(f"alphas must be 'auto', 'exact' or numbers; got {alphas!r}")
+        return alphas if alphas == "auto" else [alphas]
+    found = set()
+    for i, alpha in enumerate(_listed("alphas", alphas)):
+        try:
+            found.add(check.check_alpha(alpha))
+        except ValueError:
+            raise ValueError(f"alphas[{i}] must be 'exact' or a finite number >= 0; got {alpha!r}") from None
+    return sorted(found, key=strength, reverse=True)
+
+
+def strength(alpha) -> float:
+    """The alpha to compare by: ``"exact"`` is stronger than any number.
+
+    Examples
+    --------
+    >>> from trimreg.selection.grid import strength
+    >>> strength("exact"), strength(0.5)
+    (inf, 0.5)
+    """
+    return math.inf if isinstance(alpha, str) and alpha == "exact" else float(alpha)
+
+
+def _listed(name, values):
+    """``values`` as a list that is not empty; one number is a list of one."""
+    if isinstance(values, numbers.Real):
+        return [values]
+    if not hasattr(values, "__iter__") or hasattr(values, "keys") or getattr(values, "ndim", 1) != 1:
+        raise ValueError(f"{name} must be a list of numbers; got {values!r}")
+    listed = list(values)
+    if not listed:
+        raise ValueError(f"{name} must not be empty")
+    return listed

@@ -1,0 +1,94 @@
+"""Work that takes a while: done in parallel, and seen to be done."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+
+from sklearn.utils.parallel import Parallel, delayed
+
+from ..estimators import validation as check
+
+
+@contextmanager
+def progress(total, label, verbose=1):
+    """A function ``advance(count=1)`` to call as work gets done, of ``total`` pieces.
+
+    Parameters
+    ----------
+    total : int
+    label : str
+        What is being done.
+    verbose : int or bool
+        0 shows nothing. 1 shows, on standard error, a bar on a terminal, and elsewhere a line for every
+        tenth of the work. 2 and more shows a line for every piece where there is no terminal.
+
+    Examples
+    --------
+    >>> from trimreg.selection.progress import progress
+    >>> with progress(3, "folds", verbose=0) as advance:
+    ...     for _ in range(3):
+    ...         advance()
+    """
+    verbose = int(verbose) if isinstance(verbose, bool) else check.check_number("verbose", verbose, 0)
+    if not verbose or not total:
+        yield _nothing
+        return
+
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines(total, label, every=1 if verbose > 1 else max(1, -(-total // 10)))
+        return
+
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda count=1: bar.advance(task, count)
+
+
+def _nothing(count=1):
+    pass
+
+
+def _lines(total, label, every):
+    """An ``advance`` that prints a line whenever another ``every`` pieces are done, and at the end."""
+    done = 0
+
+    def advance(count=1):
+        nonlocal done
+        before, done = done, done + count
+        if done // every > before // every or before < total <= done:
+            print(f"{label}: {done}/{total}", file=sys.stderr, flush=True)
+
+    return advance
+
+
+def parallel(function, tasks, *, n_jobs=None, label="", verbose=0):
+    """``[function(*task) for task in tasks]``, by joblib, with a progress bar.
+
+    The results are in the order of the tasks whatever ``n_jobs`` is, so what is computed from them does not
+    depend on it. Any backend of joblib's will do: ``with joblib.parallel_config("dask"): ...``.
+
+    Examples
+    --------
+    >>> from trimreg.selection.progress import parallel
+    >>> parallel(pow, [(2, 3), (3, 2)])
+    [8, 9]
+    """
+    tasks = list(tasks)
+    with progress(len(tasks), label, verbose) as advance:
+        results = []
+        jobs = Parallel(n_jobs=n_jobs, return_as="generator")
+        for result in jobs(delayed(function)(*task) for task in tasks):
+            results.append(result)
+            advance()
+    return results

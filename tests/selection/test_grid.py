@@ -1,0 +1,171 @@
+"""The grids of h and alpha, and the checks of those a user gives."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimreg.selection import alpha_grid, auto_hs, check_alphas, check_hs
+from trimreg.selection.grid import strength
+
+
+@given(n=st.integers(1, 10**6), p=st.integers(1, 10**6), growth=st.floats(1.01, 3), dense=st.integers(0, 30))
+@settings(derandomize=True, max_examples=200, deadline=None)
+def test_auto_hs_rises_from_0_in_steps_that_are_small_enough(n, p, growth, dense):
+    hs = auto_hs(n, p, growth=growth, dense_up_to=dense)
+    assert hs.dtype.kind == "i"
+    assert hs[0] == 0
+    assert 1 <= hs[-1] <= p
+    assert (np.diff(hs) > 0).all()
+    assert set(range(min(dense, hs[-1]) + 1)) <= set(hs.tolist())
+    late = hs[hs > dense + 1]
+    before = hs[:-1][-late.size :] if late.size else late
+    assert (late <= np.maximum(before * growth, before + 1)).all()
+    inner = late[:-1]  # all but the last step are as long as allowed
+    assert (inner >= np.maximum(before[:-1] * growth - 1, before[:-1] + 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "last"),
+    [
+        (200, 1000, int(200 / (math.log(math.log(200)) * math.log(1000)))),
+        (1000, 8, 8),
+        (10**6, 10**5, int(10**6 / (math.log(math.log(10**6)) * math.log(10**5)))),
+        (16, 3, 3),
+        (10, 100, int(10 / math.log(100))),  # log log 10 < 1 counts as 1
+        (12, 2, 2),
+        (5, 2, 2),
+        (4, 2, 2),
+        (3, 2, 1),  # n - 2
+        (1, 1, 1),
+        (1, 50, 1),
+    ],
+)
+def test_the_largest_h(n, p, last):
+    assert auto_hs(n, p)[-1] == last
+
+
+def test_max_h_is_taken_as_given():
+    assert auto_hs(10, 100, max_h=0).tolist() == [0]
+    assert auto_hs(10, 100, max_h=3).tolist() == [0, 1, 2, 3]
+    assert auto_hs(10, 100, max_h=100)[-1] == 100
+    assert auto_hs(10, 100, max_h=14).tolist() == [*range(11), 12, 14]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"n": 0, "p": 3}, "n must be"),
+        ({"n": 5, "p": 0}, "p must be"),
+        ({"n": 5.0, "p": 2}, "n must be"),
+        ({"n": 5, "p": 3, "max_h": 4}, "max_h"),
+        ({"n": 5, "p": 3, "max_h": -1}, "max_h"),
+        ({"n": 5, "p": 3, "growth": 1.0}, "growth"),
+        ({"n": 5, "p": 3, "dense_up_to": -1}, "dense_up_to"),
+    ],
+)
+def test_auto_hs_names_what_is_bad(arguments, match):
+    with pytest.raises(ValueError, match=match):
+        auto_hs(**arguments)
+
+
+@given(top=st.floats(1e-200, 1e200), count=st.integers(2, 60), eps=st.floats(1e-8, 0.99))
+@settings(derandomize=True, max_examples=100, deadline=None)
+def test_alpha_grid_falls_by_one_factor(top, count, eps):
+    grid = alpha_grid(top, count, eps)
+    assert grid.shape == (count,)
+    assert grid[0] == top
+    np.testing.assert_allclose(grid[-1], eps * top, rtol=1e-12)
+    np.testing.assert_allclose(grid[1:] / grid[:-1], eps ** (1 / (count - 1)), rtol=1e-8)
+
+
+def test_alpha_grid_at_the_edges():
+    assert alpha_grid(3.0, 1).tolist() == [3.0]
+    flat = alpha_grid(0.0, 5)
+    assert flat.shape == (5,)
+    assert (np.diff(flat) < 0).all()
+    assert 0 < flat[-1] < flat[0] < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ((-1.0,), "alpha_max"),
+        ((np.inf,), "alpha_max"),
+        ((np.nan,), "alpha_max"),
+        ((1.0, 0), "n_alphas"),
+        ((1.0, 2.5), "n_alphas"),
+        ((1.0, 5, 0.0), "eps"),
+        ((1.0, 5, 1.0), "eps"),
+    ],
+)
+def test_alpha_grid_names_what_is_bad(arguments, match):
+    with pytest.raises(ValueError, match=match):
+        alpha_grid(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("hs", "expected"),
+    [
+        ([3, 1, 3, 0], [0, 1, 3]),
+        (range(4), [0, 1, 2, 3]),
+        (np.array([5, 2]), [2, 5]),
+        ([0.5, 0.1, 4], [2, 4, 10]),
+        ((20,), [20]),
+        (7, [7]),
+        (0.25, [5]),
+        (np.int32(6), [6]),
+    ],
+)
+def test_check_hs_sorts_and_counts(hs, expected):
+    found = check_hs(hs, n=100, p=20)
+    assert found.tolist() == expected
+    assert found.dtype.kind == "i"
+
+
+def test_hs_auto_is_the_grid():
+    np.testing.assert_array_equal(check_hs("auto", 100, 40), auto_hs(100, 40))
+
+
+@pytest.mark.parametrize(
+    "hs",
+    [
+        [], "all", None, [21], [-1], [1, 1.5], [0.0], [True], ["1"], [[1, 2]], np.eye(2), {1: 2}, np.nan,
+        25, [np.nan], np.array(3),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_check_hs_names_hs(hs):
+    with pytest.raises(ValueError, match=r"^hs"):
+        check_hs(hs, n=100, p=20)
+
+
+@pytest.mark.parametrize(
+    ("alphas", "expected"),
+    [
+        ("auto", "auto"),
+        ("exact", ["exact"]),
+        (0.5, [0.5]),
+        ([0.1, 10, 1.0, 0.1], [10.0, 1.0, 0.1]),
+        ([0, "exact", 1e300, "exact"], ["exact", 1e300, 0.0]),
+        (np.array([0.2, 0.4]), [0.4, 0.2]),
+    ],
+)
+def test_check_alphas_sorts(alphas, expected):
+    assert check_alphas(alphas) == expected
+
+
+@pytest.mark.parametrize(
+    "alphas",
+    [[], "all", None, [-1.0], [np.inf], [np.nan], ["auto"], [True], [[1.0]], np.ones((2, 2)), {1.0: 2}, -3],
+    ids=repr,
+)
+def test_check_alphas_names_alphas(alphas):
+    with pytest.raises(ValueError, match=r"^alphas"):
+        check_alphas(alphas)
+
+
+def test_exact_is_stronger_than_any_number():
+    assert strength("exact") > strength(1e308) > strength(0)

@@ -1,0 +1,87 @@
+"""Bars, lines and silence; results in order whatever the number of jobs."""
+
+import io
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+from trimreg.selection.progress import parallel, progress
+
+
+def lines_of(capsys, total, verbose, counts):
+    with progress(total, "folds", verbose) as advance:
+        for count in counts:
+            advance(count)
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err.splitlines()
+
+
+def test_silence(capsys):
+    assert lines_of(capsys, 5, 0, [1] * 5) == []
+    assert lines_of(capsys, 5, False, [1] * 5) == []
+    assert lines_of(capsys, 0, 1, []) == []
+
+
+def test_a_line_for_every_tenth(capsys):
+    assert lines_of(capsys, 3, 1, [1] * 3) == ["folds: 1/3", "folds: 2/3", "folds: 3/3"]
+    assert lines_of(capsys, 2, True, [1] * 2) == ["folds: 1/2", "folds: 2/2"]
+    assert lines_of(capsys, 40, 1, [1] * 40) == [f"folds: {k}/40" for k in range(4, 41, 4)]
+    assert lines_of(capsys, 25, 1, [1] * 25) == [f"folds: {k}/25" for k in [*range(3, 25, 3), 25]]
+
+
+def test_a_line_for_every_piece(capsys):
+    assert lines_of(capsys, 25, 2, [1] * 25) == [f"folds: {k}/25" for k in range(1, 26)]
+
+
+def test_several_pieces_at_once(capsys):
+    assert lines_of(capsys, 40, 1, [3, 30, 7]) == ["folds: 33/40", "folds: 40/40"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_bar_on_a_terminal(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    with progress(7, "some [bold] work", 1) as advance:
+        for _ in range(7):
+            advance()
+    assert "some [bold] work" in screen.getvalue()
+    assert "7/7" in screen.getvalue()
+    assert screen.getvalue().endswith("\x1b[2K")  # the bar is wiped away
+
+
+@pytest.mark.parametrize("verbose", [-1, "loud", None, np.nan])
+def test_verbose_is_checked(verbose):
+    with pytest.raises(ValueError, match="verbose"), progress(3, "folds", verbose):
+        pass
+
+
+@pytest.mark.parametrize("n_jobs", [None, 1, 2])
+def test_results_are_in_order(n_jobs, capsys):
+    tasks = [(k, 2) for k in range(9)]
+    assert parallel(pow, tasks, n_jobs=n_jobs, label="squares", verbose=1) == [k * k for k in range(9)]
+    assert capsys.readouterr().err.splitlines()[-1] == "squares: 9/9"
+
+
+def fail(at, k):
+    if k == at:
+        raise RuntimeError(f"task {k} failed")
+    return k
+
+
+def test_an_error_of_a_task_is_raised():
+    with pytest.raises(RuntimeError, match="task 1 failed"):
+        parallel(partial(fail, 1), [(0,), (1,), (2,)])
+
+
+def test_nothing_to_do():
+    assert parallel(pow, []) == []
