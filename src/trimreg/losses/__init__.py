@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from .base import Loss
+from .gamma import Gamma
+from .logistic import Logistic
+from .poisson import Poisson
 from .quadratic import Quadratic
 
-__all__ = ["LOSSES", "Loss", "Quadratic", "get_loss"]
+LOSSES = {loss.name: loss for loss in (Quadratic, Logistic, Poisson, Gamma)}
 
-LOSSES = {"quadratic": Quadratic}
+__all__ = ["LOSSES", "Gamma", "Logistic", "Loss", "Poisson", "Quadratic", "get_loss"]
 
 
 def get_loss(loss) -> Loss:

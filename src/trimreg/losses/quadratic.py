@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import Loss
+from .base import SMALLEST, Loss, require_finite
 
 
 class Quadratic(Loss):
@@ -27,9 +27,11 @@ class Quadratic(Loss):
     curvature_bound = 1.0
 
     def check_target(self, y):
-        largest = np.max(np.abs(y), initial=0.0)
-        if largest > 1e152:  # its square would be no number
-            raise ValueError(f"y must be at most 1e152 in size; got {largest:.3g}. Rescale it")
+        require_finite(y)
+        check_size(y)
+
+    def pointwise(self, eta, y, d=None):
+        return 0.5 * (eta - y) ** 2
 
     def value(self, eta, y, d):
         residual = eta - y
@@ -40,3 +42,21 @@ class Quadratic(Loss):
 
     def curvature(self, eta, y, d):
         return d
+
+    def slope_bound(self, y, d):
+        r""":math:`\sqrt{2 L(0)}`: the sum is :math:`\sum_i d_i r_i^2 = 2 L`, so it is attained."""
+        return float(np.sqrt(2.0 * self.value(np.zeros_like(y), y, d)))
+
+    def null_predictor(self, y, d):
+        return float(d @ y)
+
+    def deviance(self, eta, y, d, n):
+        """``n log(2 L)``: of Gaussian errors, the variance at its maximum likelihood ``2 L``."""
+        return n * float(np.log(max(2.0 * self.value(eta, y, d), SMALLEST)))
+
+
+def check_size(y: np.ndarray) -> None:
+    """Raise a ``ValueError`` if a square of y would be no number."""
+    largest = np.max(np.abs(y), initial=0.0)
+    if largest > 1e152:
+        raise ValueError(f"y must be at most 1e152 in size; got {largest:.3g}. Rescale it")

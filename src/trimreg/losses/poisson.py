@@ -1,0 +1,86 @@
+"""Poisson regression, and what it shares with other losses that have a logarithmic link."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .base import Loss, require, require_finite, weighted_sum
+from .quadratic import check_size
+
+#: Exponents of gradients stop here, so that their products with X are still numbers. The value overflows to
+#: infinity instead, so that a line search turns back.
+_LARGEST_EXPONENT = 500.0
+_NO_COUNTS = float(np.log(1e-10))  # stands for log 0
+
+
+class Poisson(Loss):
+    r"""Minus the Poisson log-likelihood with a log link, for counts or any target that is not negative,
+
+    .. math:: L(\eta) = \sum_i d_i \bigl[e^{\eta_i} - y_i \eta_i\bigr], \qquad E\,y = e^\eta.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.losses import Poisson
+    >>> Poisson().gradient(np.zeros(2), np.array([3.0, 0.0]), np.array([0.5, 0.5])).tolist()
+    [-1.0, 0.5]
+    """
+
+    name = "poisson"
+
+    def check_target(self, y):
+        require_finite(y)
+        require(y, y >= 0, "be >= 0")
+        check_size(y)
+
+    def inverse_link(self, eta):
+        return exp(eta)
+
+    def pointwise(self, eta, y, d=None):
+        return exp(eta) - y * eta
+
+    def gradient(self, eta, y, d):
+        return d * (bounded_exp(eta) - y)
+
+    def curvature(self, eta, y, d):
+        return d * bounded_exp(eta)
+
+    def slope_bound(self, y, d):
+        r"""With :math:`B = L(0) - \sum_i d_i \inf l_i`, what L(0) has to lose,
+
+        .. math:: \max_i \; \bigl(B + \sqrt{B^2 + 2 B d_i y_i}\bigr) / \sqrt{d_i}.
+
+        Write :math:`D = l - \inf l = y (u - 1 - \log u)` with :math:`u = e^\eta / y`, and
+        :math:`g = |l'| = y |u - 1|`. Now :math:`u - 1 - \log u \ge (u - 1)^2 / (2 \max(u, 1))`: both sides
+        vanish at 1, and the derivative of their difference has the sign of u - 1. So
+        :math:`g^2 \le 2 D (g + y)`, that is :math:`g \le D + \sqrt{D^2 + 2 D y}`; for y = 0, g = D. The
+        square of the right hand side is convex in D and 0 at 0. So its weighted sum, subject to
+        :math:`\sum_i d_i D_i \le B`, is largest where one sample has all of B, :math:`D_i = B / d_i`.
+        """
+        excess = np.ones_like(y)  # e^0 - 0, less its infimum
+        positive = y > 0
+        counts = y[positive]
+        excess[positive] = 1.0 - counts + counts * np.log(counts)
+        return log_link_slope_bound(weighted_sum(d, excess), y, d)
+
+    def null_predictor(self, y, d):
+        mean = float(d @ y)
+        return float(np.log(mean)) if mean > 0 else _NO_COUNTS
+
+
+def exp(eta):
+    """``e^eta``, infinite where it overflows."""
+    with np.errstate(over="ignore"):
+        return np.exp(eta)
+
+
+def bounded_exp(eta):
+    """``e^eta``, a number for every eta."""
+    return np.exp(np.minimum(eta, _LARGEST_EXPONENT))
+
+
+def log_link_slope_bound(excess, y, d):
+    """The maximum of :meth:`Poisson.slope_bound`, B being the excess."""
+    y, d = y[d > 0], d[d > 0]
+    excess = max(excess, 0.0)
+    return float(np.max((excess + np.sqrt(excess * (excess + 2.0 * d * y))) / np.sqrt(d)))
