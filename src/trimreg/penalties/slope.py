@@ -1,0 +1,313 @@
+r"""The sorted l1 norm (SLOPE, OWL): the largest coefficient pays the largest weight.
+
+.. math:: J_w(\theta) = \sum_j w_j |\theta|_{(j)} = \max_\pi \sum_j w_{\pi(j)} |\theta_j|, \qquad
+          |\theta|_{(1)} \ge |\theta|_{(2)} \ge \dots, \quad w_1 \ge w_2 \ge \dots \ge 0.
+
+It is the mirror image of the trimmed penalty: of all ways to deal the weights out, SLOPE takes the dearest,
+the trimmed penalty the cheapest. With p - h ones followed by zeros the two are the maximum and the minimum
+over the same set S. A maximum of norms is convex, and it ties coefficients: J has kinks where magnitudes
+are equal, so that solutions have clusters of them.
+
+References
+----------
+Bogdan, van den Berg, Sabatti, Su and Candès (2015). SLOPE: adaptive variable selection via convex
+optimization. Annals of Applied Statistics 9(3), 1103-1140.
+
+Zeng and Figueiredo (2014). The ordered weighted l1 norm: atomic formulation, projections, and algorithms.
+arXiv:1409.4271.
+"""
+
+from __future__ import annotations
+
+import numbers
+
+import numpy as np
+
+from .base import Penalty
+
+KINDS = ("bh", "oscar")
+
+#: Magnitudes that differ by no more than this part of themselves count as equal in a residual.
+SAME = 1e-10
+
+
+# -- the norm ----------------------------------------------------------------------------------------------
+
+
+def sorted_l1_value(theta, weights) -> float:
+    r""":math:`J_w(\theta) = \sum_j w_j |\theta|_{(j)}` for falling weights ``w >= 0``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.penalties.slope import sorted_l1_value
+    >>> sorted_l1_value(np.array([1.0, -3.0, 0.0]), np.array([2.0, 1.0, 0.5]))
+    7.0
+    """
+    return float(np.sort(np.abs(theta))[::-1] @ weights)
+
+
+def sorted_l1_prox(z, weights) -> np.ndarray:
+    r""":math:`\arg\min_x \frac12 \|x - z\|^2 + J_w(x)` for falling weights ``w >= 0``, in O(p log p).
+
+    The minimizer has the signs and the order of z. In sorted magnitudes u it is therefore
+
+    .. math:: \arg\min_{x_1 \ge \dots \ge x_p \ge 0} \tfrac12 \|x - (u - w)\|^2,
+
+    the positive part of the falling isotonic regression of ``u - w``, which pools adjacent violators (Bogdan
+    et al. 2015). Entries that were pooled come out equal to the last bit.
+
+    Parameters
+    ----------
+    z : ndarray of shape (p,)
+    weights : ndarray of shape (p,)
+        Falling and not negative, times the step of the method that calls.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.penalties.slope import sorted_l1_prox
+    >>> sorted_l1_prox(np.array([0.5, -5.0, 4.5]), np.array([2.0, 1.0, 1.0]))
+    array([ 0.  , -3.25,  3.25])
+    """
+    size = np.abs(z)
+    order = np.argsort(-size, kind="stable")
+    x = np.zeros(size.shape)
+    x[order] = np.maximum(_falling_fit(size[order] - weights), 0.0)
+    return np.sign(z) * x + 0.0  # + 0.0 turns -0.0 into 0.0
+
+
+def sorted_l1_residual(theta, gradient, weights, positive=False, same=SAME) -> np.ndarray:
+    r"""The element of :math:`g + \partial J_w(\theta)` nearest to 0: its length is the distance of 0.
+
+    The subdifferential is a product over the clusters of equal magnitudes. With v the slice of the weights
+    at the ranks that a cluster takes, and the signs of theta taken out, the factor of a cluster is
+
+    - where ``theta != 0``: the permutahedron of v, the convex hull of all orders of v. The distance of a
+      point from it is the length of the falling isotonic regression of the sorted point less v (Lim and
+      Wright 2016; Blondel et al. 2020);
+    - where ``theta = 0``: the unit ball of the norm dual to :math:`J_v`. What is left after projecting on it
+      is the prox of :math:`J_v` (Moreau).
+
+    Where ``theta >= 0`` is required, the normal cone adds every negative number at 0, so that only the
+    negative part of the gradient is a violation there.
+
+    Parameters
+    ----------
+    theta, gradient, weights : ndarray of shape (p,)
+        Weights falling and not negative.
+    positive : bool, or ndarray of bool of shape (p,)
+        Whether ``theta >= 0`` is required.
+    same : float
+        Magnitudes next to each other that differ by this part of themselves or less are one cluster.
+        Rounding, as from a change of units and back, would otherwise take clusters apart.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+
+    References
+    ----------
+    Lim and Wright (2016). Efficient Bregman projections onto the permutahedron and related polytopes.
+    AISTATS.
+
+    Blondel, Teboul, Berthet and Djolonga (2020). Fast differentiable sorting and ranking. ICML.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.penalties.slope import sorted_l1_residual
+    >>> theta, weights = np.array([2.0, -2.0, 0.0]), np.array([3.0, 1.0, 0.5])
+    >>> sorted_l1_residual(theta, np.array([-2.5, 1.5, 0.5]), weights)  # between (3, 1) and (1, 3)
+    array([0., 0., 0.])
+    >>> sorted_l1_residual(theta, np.array([-2.5, 2.5, 0.75]), weights)
+    array([-0.5 ,  0.5 ,  0.25])
+    """
+    size, sign = np.abs(theta), np.sign(theta)
+    order = np.argsort(-size, kind="stable")
+    count = int(np.count_nonzero(size))
+    nonzero, zero = order[:count], order[count:]
+
+    # The ranks at which a cluster begins, and then, within each, the steepest pull first.
+    ranked = size[nonzero]
+    begins = np.ones(count, dtype=bool)
+    begins[1:] = ranked[:-1] - ranked[1:] > same * ranked[:-1]
+    pull = -sign[nonzero] * gradient[nonzero]
+    steepest = np.lexsort((-pull, np.cumsum(begins)))
+    nonzero, excess = nonzero[steepest], pull[steepest] - weights[:count]
+    edges = np.append(np.flatnonzero(begins), count)
+    for cluster in np.flatnonzero(np.diff(edges) > 1):
+        ranks = slice(edges[cluster], edges[cluster + 1])
+        excess[ranks] = _falling_fit(excess[ranks])
+
+    residual = np.empty(size.shape)
+    residual[nonzero] = -sign[nonzero] * excess
+    violating = np.where(positive, np.minimum(gradient, 0.0), gradient)[zero]
+    residual[zero] = sorted_l1_prox(violating, weights[count:])
+    return residual + 0.0
+
+
+def _falling_fit(values):
+    """The falling sequence nearest to ``values``, by pooling adjacent violators."""
+    from scipy.optimize import isotonic_regression
+
+    if values.size < 2:
+        return values
+    return isotonic_regression(values, increasing=False).x
+
+
+# -- weights -----------------------------------------------------------------------------------------------
+
+
+def slope_weights(p: int, kind: str = "bh", q: float = 0.1) -> np.ndarray:
+    r"""Falling weights for p coefficients, the first of them 1.
+
+    Before they are divided by the first,
+
+    - ``"bh"``: :math:`w_j = \Phi^{-1}(1 - q j / (2p))`, the critical values of Benjamini and Hochberg at the
+      false discovery rate ``q`` in (0, 1) (Bogdan et al. 2015). With an orthogonal design of columns of norm
+      one, noise of deviation sigma and sums in place of means, ``sigma w`` keeps that rate.
+    - ``"oscar"``: :math:`w_j = 1 + q\,(p - j)`, a straight line; ``q >= 0`` is its slope, 0 the l1 norm
+      (Bondell and Reich 2008).
+
+    Examples
+    --------
+    >>> from trimreg.penalties.slope import slope_weights
+    >>> slope_weights(4).round(3)
+    array([1.   , 0.874, 0.794, 0.734])
+    >>> slope_weights(3, "oscar", q=0.5)
+    array([1.  , 0.75, 0.5 ])
+
+    References
+    ----------
+    Bondell and Reich (2008). Simultaneous regression shrinkage, variable selection, and supervised clustering
+    of predictors with OSCAR. Biometrics 64, 115-123.
+    """
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"weights must be one of {list(KINDS)} or an array; got {kind!r}")
+    number = isinstance(q, numbers.Real) and not isinstance(q, (bool, np.bool_))
+    rank = np.arange(1, p + 1)
+    if kind == "bh":
+        if not number or not 0 < q < 1:
+            raise ValueError(f"q must be a false discovery rate in (0, 1) for weights 'bh'; got {q!r}")
+        from scipy.special import ndtri
+
+        weights = -ndtri(q * rank / (2 * p))  # from the lower tail, where small q lose no digits
+    else:
+        if not number or not 0 <= q < np.inf:
+            raise ValueError(f"q must be a slope >= 0 for weights 'oscar'; got {q!r}")
+        weights = 1.0 + q * (p - rank)
+    return weights / weights[:1]
+
+
+def checked_weights(weights, p: int) -> np.ndarray:
+    """``weights`` as an array; a ValueError unless they are p finite numbers that fall and are not negative.
+
+    Examples
+    --------
+    >>> from trimreg.penalties.slope import checked_weights
+    >>> checked_weights([2, 1, 1], 3)
+    array([2., 1., 1.])
+    """
+    expected = f"weights must be one of {list(KINDS)}, or {p} falling numbers >= 0, one for each feature"
+    try:
+        array = np.array(weights, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{expected}; got {weights!r}") from None
+    if array.shape != (p,):
+        raise ValueError(f"{expected}; got shape {array.shape}")
+    if not np.isfinite(array).all() or (array < 0).any():
+        bad = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
+        raise ValueError(f"{expected}; got {array[bad]} at place {bad}")
+    if (np.diff(array) > 0).any():
+        bad = int(np.flatnonzero(np.diff(array) > 0)[0])
+        raise ValueError(f"{expected}; got {array[bad + 1]} after {array[bad]}")
+    return array
+
+
+# -- the penalty -------------------------------------------------------------------------------------------
+
+
+class SLOPE(Penalty):
+    r"""The sorted l1 norm :math:`\alpha \sum_j w_j |\theta|_{(j)}`: the largest coefficient pays the most.
+
+    Convex. It is a maximum of weighted l1 norms, so the one that attains it at a point lies *below* it
+    elsewhere: no majorizer, and nothing that MM could use. Take ``solver="prox"``.
+
+    Parameters
+    ----------
+    weights : {"bh", "oscar"} or array-like of shape (n_features,)
+        ``w``: a kind of :func:`slope_weights` (None is "bh"), whose first weight is 1, so that alpha is the
+        weight of the largest coefficient; or falling numbers >= 0, taken as they are.
+    q : float
+        The parameter of :func:`slope_weights`: false discovery rate for "bh", slope for "oscar".
+    penalty_factor, groups : None
+        Not supported: anything else is refused.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.penalties.slope import SLOPE
+    >>> penalty = SLOPE(weights=[1.0, 0.5, 0.0]).bind(3)
+    >>> theta = np.array([4.0, -2.0, 1.0])
+    >>> penalty.value(theta, alpha=2.0), penalty.weights(theta, alpha=2.0)
+    (10.0, array([1. , 0.5, 0. ]))
+    >>> penalty.prox(theta, alpha=2.0, step=1.5)  # 4 - 3, and 2 - 1.5 pooled with 1
+    array([ 1.  , -0.75,  0.75])
+    """
+
+    majorizes = False
+
+    def __init__(self, weights="bh", q=0.1, penalty_factor=None, *, groups=None):
+        # Under names of their own: in the base class ``weights`` is a method and ``q`` the norm of a group.
+        self._given, self._parameter = weights, q
+        super().__init__(penalty_factor, groups=groups)
+
+    def __repr__(self):
+        return f"{type(self).__name__}(weights={self._given!r}, q={self._parameter!r})"
+
+    def bind(self, n_features, n_outputs=1):
+        for name in ("penalty_factor", "groups"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} must be None for SLOPE, whose weights go by rank alone")
+        if n_outputs != 1:
+            raise ValueError(f"SLOPE is for a model with one output; got {n_outputs}")
+        bound = super().bind(n_features)
+        given = "bh" if self._given is None else self._given
+        bound._sequence = (
+            slope_weights(n_features, given, self._parameter)
+            if isinstance(given, str)
+            else checked_weights(given, n_features)
+        )
+        return bound
+
+    def rescaled(self, scale):
+        """Refused: weights that go by rank know no scales. Only solvers of majorizers ask for it."""
+        raise ValueError(
+            "SLOPE has no weighted l1 norm as a majorizer, which this solver needs; use solver='prox'"
+        )
+
+    def stationarity(self, theta, weights, gradient, alpha, positive=False) -> float:
+        """The squared distance of 0 from the subdifferential of F, which theta alone decides."""
+        residual = self.norm.residual(theta, gradient, np.zeros(self.norm.count), positive)
+        j = self._regular  # all but an intercept
+        constrained = np.broadcast_to(positive, theta.shape)[j]
+        residual[j] = sorted_l1_residual(theta[j], gradient[j], alpha * self._sequence, constrained)
+        return float(residual @ residual)
+
+    def _value(self, size, alpha, factor):
+        return alpha * sorted_l1_value(size, self._sequence)
+
+    def _weights(self, size, alpha, factor, tie):
+        """The weights by rank: a maximizer over all orders, and as such a subgradient."""
+        keys = (-size,) if tie is None else (-tie, -size)
+        weights = np.empty_like(size)
+        weights[np.lexsort(keys)] = self._sequence
+        return weights
+
+    def _prox(self, size, alpha, step, factor):
+        return sorted_l1_prox(size, step * alpha * self._sequence)
