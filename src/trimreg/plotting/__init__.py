@@ -5,6 +5,16 @@ from __future__ import annotations
 from .comparison import coefficients
 from .curves import convergence
 from .paths import coefficient_path
+from .selection import coefficient_path_over_h, score_surface, stability_path
 from .style import PALETTE, spread
 
-__all__ = ["PALETTE", "coefficient_path", "coefficients", "convergence", "spread"]
+__all__ = [
+    "PALETTE",
+    "coefficient_path",
+    "coefficient_path_over_h",
+    "coefficients",
+    "convergence",
+    "score_surface",
+    "spread",
+    "stability_path",
+]
