@@ -1,0 +1,346 @@
+"""The table of a fitted model: plain arrays in; text, HTML, LaTeX or a data frame out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from numbers import Integral
+
+import numpy as np
+
+from . import rendering
+from .rendering import NARROWEST, Table
+
+EMPTY_MODEL = "no variables in the model"
+
+
+class Summary:
+    """A table with a row a variable, under lines of facts about the fit.
+
+    Parameters
+    ----------
+    title : str
+    facts : mapping of str to value
+        The lines above the table. A value is text, a number or a truth value, or a list or dict of these.
+    names : sequence of str
+        Names of the variables, in the order of the rows; any text.
+    columns : mapping of str to sequence
+        The other columns by header, each with an entry a name. None is an empty cell.
+    note : str
+        Below the table.
+    max_rows : int or None
+        How many rows are drawn; the rest is counted. None draws all. ``to_frame`` and ``to_dict`` hold all.
+
+    Examples
+    --------
+    >>> from trimreg.estimators.summary import Summary
+    >>> table = Summary("Toy", {"samples": 20}, ["age", "bmi"], {"coef": [12.5, -0.25], "order": [1, 2]})
+    >>> print(table)
+    Toy
+    samples: 20
+    <BLANKLINE>
+    name     coef  order
+    --------------------
+    age   12.50        1
+    bmi   -0.2500      2
+    """
+
+    def __init__(self, title, facts, names, columns, note="", max_rows=50):
+        if max_rows is not None and (not isinstance(max_rows, Integral) or max_rows < 1):
+            raise ValueError(f"max_rows must be a whole number >= 1 or None; got {max_rows!r}")
+        self.title = str(title)
+        self.facts = {str(key): _plain(value) for key, value in facts.items()}
+        self.names = [str(name) for name in names]
+        self.columns = {
+            str(header): [_plain(value) for value in values] for header, values in columns.items()
+        }
+        self.note = str(note)
+        self.max_rows = max_rows
+        for header, values in self.columns.items():
+            if len(values) != len(self.names):
+                raise ValueError(
+                    f"columns must have an entry for each of the {len(self.names)} names; "
+                    f"{header!r} has {len(values)}"
+                )
+
+    def __len__(self):
+        return len(self.names)
+
+    def __str__(self):
+        return self.to_text()
+
+    __repr__ = __str__
+
+    def _repr_html_(self):
+        return self.to_html()
+
+    def _drawn(self):
+        """The rows that are drawn, and a line for those that are not."""
+        count = len(self) if self.max_rows is None else min(len(self), self.max_rows)
+        hidden = len(self) - count
+        rest = EMPTY_MODEL if not self.names else f"… {hidden} more" if hidden else ""
+        columns = {header: values[:count] for header, values in self.columns.items()}
+        return Table(self.title, self.facts, self.names[:count], columns, rest, self.note)
+
+    def to_text(self, width=None) -> str:
+        """The table as text in columns of one width.
+
+        Parameters
+        ----------
+        width : int, optional
+            The longest line, at least 40; that of the terminal by default. To keep to it, names are cut in
+            the middle, then columns left out from the middle; a line at the end says how many.
+
+        Returns
+        -------
+        str
+        """
+        if width is None:
+            width = max(NARROWEST, shutil.get_terminal_size((100, 24)).columns)
+        if not isinstance(width, Integral) or width < NARROWEST:
+            raise ValueError(f"width must be a whole number >= {NARROWEST}; got {width!r}")
+        return rendering.to_text(self._drawn(), width)
+
+    def to_html(self) -> str:
+        """The table as a piece of HTML that needs nothing else; all text is escaped.
+
+        Returns
+        -------
+        str
+        """
+        return rendering.to_html(self._drawn())
+
+    def to_latex(self, label=None) -> str:
+        r"""The table as LaTeX; the document needs ``\usepackage{booktabs}``.
+
+        Special characters are escaped and Greek letters written as commands. Names in other scripts want
+        an engine that reads Unicode (LuaLaTeX or XeLaTeX) and a font that has them.
+
+        Parameters
+        ----------
+        label : str, optional
+            For ``\ref``; put in as it is.
+
+        Returns
+        -------
+        str
+        """
+        return rendering.to_latex(self._drawn(), label)
+
+    def to_frame(self):
+        """All rows as a data frame, the names as its index and the facts in its ``attrs``.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                f"to_frame needs pandas, which cannot be imported ({error}); pip install pandas"
+            ) from error
+        series = {}
+        for header, values in self.columns.items():
+            whole = values and all(
+                v is None or (isinstance(v, int) and not isinstance(v, bool)) for v in values
+            )
+            series[header] = pd.array(values, dtype="Int64") if whole and None in values else values
+        frame = pd.DataFrame(series, index=pd.Index(self.names, name="name"), columns=list(series))
+        frame.attrs.update(title=self.title, facts=dict(self.facts))
+        return frame
+
+    def to_dict(self) -> dict:
+        """All rows in lists of Python's own types, so that ``json`` takes them.
+
+        Returns
+        -------
+        dict
+            With the keys ``title``, ``facts``, ``names``, ``columns`` and ``note``.
+
+        Examples
+        --------
+        >>> from trimreg.estimators.summary import Summary
+        >>> Summary("Toy", {}, ["age"], {"coef": [1.5]}).to_dict()["columns"]
+        {'coef': [1.5]}
+        """
+        columns = {header: list(values) for header, values in self.columns.items()}
+        facts = dict(self.facts)
+        return {
+            "title": self.title, "facts": facts, "names": list(self.names), "columns": columns,
+            "note": self.note,
+        }  # fmt: skip
+
+
+def summarize(
+    names,
+    coef,
+    standardized=None,
+    order=None,
+    weights=None,
+    *,
+    always=None,
+    groups=None,
+    outputs=None,
+    title="",
+    facts=None,
+    note="",
+    max_rows=50,
+) -> Summary:
+    r"""The summary of a linear model: its nonzero rows, in the order in which they entered.
+
+    Rows that are never penalized come first and those without an order last; rows of one order, such as the
+    members of a group, are sorted by size, :math:`\|\tilde\theta_j\|_2` with the standardized coefficients
+    :math:`\tilde\theta_j`.
+
+    Parameters
+    ----------
+    names : sequence of str of length p, or None
+        None is ``x0``, ``x1``, ...
+    coef : array-like of shape (p,) or (p, n_outputs)
+        A row a variable. Scikit-learn's ``coef_`` of several outputs is the transpose.
+    standardized : array-like of the shape of coef, optional
+        Coefficients of columns of deviation one. Of several outputs only the norm of each row is shown.
+    order : sequence of int of length p, optional
+        The step at which each variable entered, from 1; None, NaN or a negative number if there is none.
+    weights : array-like of shape (p,), optional
+        The trimming weights: 0 is "free", anything above it "penalized".
+    always : array-like of bool of shape (p,), optional
+        Which variables are never penalized: those with a penalty factor of 0.
+    groups : sequence of length p, optional
+        The group of each variable.
+    outputs : sequence of length n_outputs, optional
+        Labels of the outputs.
+    title, facts, note, max_rows
+        As in :class:`Summary`; :func:`fit_facts` makes the facts.
+
+    Returns
+    -------
+    Summary
+
+    Examples
+    --------
+    >>> from trimreg.estimators.summary import summarize
+    >>> table = summarize(
+    ...     ["age", "sex", "bmi", "map"], [0.0, -12.5, 3.0, 0.25], [0.0, -6.25, 9.0, 0.5],
+    ...     order=[-1, 2, 1, 3], weights=[1, 0, 0, 1], title="TrimmedLasso",
+    ... )
+    >>> print(table)
+    TrimmedLasso
+    <BLANKLINE>
+    name      coef  standardized  order  status
+    ----------------------------------------------
+    bmi     3.000         9.000       1  free
+    sex   -12.50         -6.250       2  free
+    map     0.2500        0.5000      3  penalized
+    """
+    coef = np.asarray(coef, dtype=float)
+    p = coef.shape[0] if coef.ndim else 0
+    names = [f"x{j}" for j in range(p)] if names is None else list(names)
+    if coef.ndim not in (1, 2) or p != len(names):
+        raise ValueError(f"coef must have a row for each of the {len(names)} names; got shape {coef.shape}")
+    values = coef if standardized is None else np.asarray(standardized, dtype=float)
+    if values.shape != coef.shape:
+        raise ValueError(f"standardized must have the shape of coef, {coef.shape}; got {values.shape}")
+    table = {"coef": np.atleast_2d(coef.T).T, "values": np.atleast_2d(values.T).T}  # (p, n_outputs)
+    for key, column in {"order": order, "weights": weights, "always": always, "groups": groups}.items():
+        table[key] = None if column is None else list(column)
+        if column is not None and len(table[key]) != p:
+            raise ValueError(f"{key} must have an entry for each of the {p} names; got {len(table[key])}")
+
+    is_always = np.zeros(p, dtype=bool) if always is None else np.array(table["always"], dtype=bool)
+    steps = [None] * p if order is None else [_step(step) for step in table["order"]]
+    steps = [None if unpenalized else step for step, unpenalized in zip(steps, is_always, strict=True)]
+    size = np.hypot.reduce(table["values"], axis=1)  # no overflow, unlike a sum of squares
+    place = [-1.0 if a else np.inf if s is None else s for s, a in zip(steps, is_always, strict=True)]
+    ranked = np.lexsort((-np.nan_to_num(size, nan=np.inf), place))
+    rows = [j for j in ranked if np.any(table["coef"][j] != 0)]
+
+    columns = {}
+    if coef.ndim == 1:
+        columns["coef"] = coef[rows]
+    else:
+        labels = [str(label) for label in (range(coef.shape[1]) if outputs is None else outputs)]
+        if len(labels) != coef.shape[1] or len(set(labels)) != len(labels):
+            raise ValueError(f"outputs must be {coef.shape[1]} different labels; got {labels}")
+        columns |= {f"coef[{label}]": coef[rows, k] for k, label in enumerate(labels)}
+    if standardized is not None:
+        columns |= {"standardized": values[rows]} if coef.ndim == 1 else {"norm": size[rows]}
+    if groups is not None:
+        columns["group"] = [table["groups"][j] for j in rows]
+    if order is not None:
+        columns["order"] = [steps[j] for j in rows]
+    if weights is not None or always is not None:
+        free = np.zeros(p, dtype=bool) if weights is None else np.array(table["weights"], dtype=float) <= 0
+        columns["status"] = ["always" if is_always[j] else "free" if free[j] else "penalized" for j in rows]
+    return Summary(title, facts or {}, [names[j] for j in rows], columns, note=note, max_rows=max_rows)
+
+
+def fit_facts(
+    *,
+    loss=None,
+    n_samples=None,
+    n_features=None,
+    h=None,
+    alpha=None,
+    objective=None,
+    stationarity=None,
+    intercept=None,
+    converged=None,
+    outputs=None,
+    **more,
+) -> dict:
+    """The facts above the table under the same labels for every estimator; what is None is left out.
+
+    Parameters
+    ----------
+    loss, n_samples, n_features, h, alpha, objective, stationarity, converged
+        Shown as they are.
+    intercept : float or sequence of float
+        A sequence becomes "intercepts", by ``outputs`` if these are given.
+    outputs : sequence of str, optional
+        Labels of the outputs.
+    **more
+        Further facts; an underscore in a label becomes a space.
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> from trimreg.estimators.summary import fit_facts
+    >>> fit_facts(loss="quadratic", n_samples=442, intercept=[0.5, 1.0], outputs=["a", "b"], converged=True)
+    {'loss': 'quadratic', 'samples': 442, 'intercepts': {'a': 0.5, 'b': 1.0}, 'converged': True}
+    """
+    intercept = _plain(intercept)
+    several = isinstance(intercept, list)
+    if several and outputs is not None:
+        intercept = {str(label): value for label, value in zip(outputs, intercept, strict=True)}
+    facts = {
+        "loss": loss, "samples": n_samples, "features": n_features, "h": h, "alpha": alpha,
+        "objective": objective, "stationarity": stationarity,
+        "intercepts" if several else "intercept": intercept, "converged": converged,
+    }  # fmt: skip
+    facts |= {key.replace("_", " "): value for key, value in more.items()}
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _plain(value):
+    """Python's own type of a NumPy scalar or array; containers entry by entry."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return value
+
+
+def _step(step):
+    """A step as int, or None where there is none."""
+    if step is None or step != step or step < 0:
+        return None
+    if step != int(step):
+        raise ValueError(f"order must hold whole numbers; got {step}")
+    return int(step)
