@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from .base import Loss
+from .cox import Cox
 from .gamma import Gamma
+from .huber import Huber
 from .logistic import Logistic
+from .multinomial import Multinomial
+from .multitask import MultiTaskQuadratic
 from .poisson import Poisson
 from .quadratic import Quadratic
 
-LOSSES = {loss.name: loss for loss in (Quadratic, Logistic, Poisson, Gamma)}
+_KINDS = (Quadratic, Logistic, Multinomial, Poisson, Gamma, Huber, Cox, MultiTaskQuadratic)
+LOSSES = {kind.name: kind for kind in _KINDS}
 
-__all__ = ["LOSSES", "Gamma", "Logistic", "Loss", "Poisson", "Quadratic", "get_loss"]
+__all__ = ["LOSSES", "Loss", "get_loss", *(kind.__name__ for kind in _KINDS)]
 
 
 def get_loss(loss) -> Loss:

@@ -28,8 +28,10 @@ class Loss:
     #: A bound on the second derivative of ``l`` in eta (its norm, for several outputs), for step sizes;
     #: inf if there is none.
     curvature_bound: float = np.inf
-    #: How many predictors a sample has; ``eta`` is (n, n_outputs) for a loss of several outputs.
+    #: How many predictors a sample has; known once the loss is bound.
     n_outputs: int = 1
+    #: Whether ``eta`` is (n, n_outputs), also for one output, instead of (n,).
+    multi_output: bool = False
     #: Whether y is a matrix of shape (n, columns).
     matrix_target: bool = False
     #: Whether L is a sum over samples, so that the Hessian in eta is diagonal (or K x K blocks).

@@ -1,0 +1,218 @@
+"""Huber's robust regression, with a given scale or with one that is estimated along."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from .base import SMALLEST, Loss, require_finite
+from .quadratic import check_size
+
+_SMALLEST_SCALE = 1e-8  # in units of the spread of y
+
+
+class Huber(Loss):
+    r"""Least squares for residuals up to epsilon times a scale s, absolute error beyond.
+
+    With :math:`H(z) = z^2` for :math:`|z| \le \epsilon` and :math:`2 \epsilon |z| - \epsilon^2` beyond, and
+    residuals :math:`r = y - \eta`,
+
+    .. math:: L(\eta) = \tfrac12 \sum_i d_i\, s H(r_i / s) \quad\text{for a given scale s, else}\quad
+              L(\eta) = \min_{s \ge s_0} \tfrac12 \sum_i d_i \bigl[s + s H(r_i / s)\bigr].
+
+    The second is the criterion of scikit-learn's ``HuberRegressor`` (times 1/2), minimized over its scale
+    (Huber and Ronchetti, Robust Statistics, 2009, section 7.7: the concomitant scale). It is jointly convex,
+    so L is convex in eta. The floor :math:`s_0`, 1e-8 times the spread of y, is for fits with residuals 0.
+
+    Parameters
+    ----------
+    epsilon : float
+        Where the absolute error begins, in units of the scale. More than 1 where the scale is estimated.
+    scale : float, optional
+        The scale of the errors; estimated if it is not given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.losses import Huber
+    >>> y, d = np.array([0.1, -0.1, 0.2, -0.2, 50.0]), np.full(5, 0.2)
+    >>> Huber(scale=0.1).gradient(np.zeros(5), y, d).round(2).tolist()
+    [-0.2, 0.2, -0.27, 0.27, -0.27]
+    >>> bool(0.1 < Huber().scale_at(np.zeros(5), y, d) < 0.3)
+    True
+    """
+
+    name = "huber"
+
+    def __init__(self, epsilon: float = 1.35, scale: float | None = None):
+        if scale is None and not 1 < epsilon < np.inf:
+            raise ValueError(f"epsilon must be > 1 and finite where the scale is estimated; got {epsilon!r}")
+        if not 0 < epsilon < np.inf:
+            raise ValueError(f"epsilon must be > 0 and finite; got {epsilon!r}")
+        if scale is not None and not 0 < scale < np.inf:
+            raise ValueError(f"scale must be None or a finite number > 0; got {scale!r}")
+        self.epsilon = epsilon
+        self.scale = scale
+        self.separable = scale is not None
+        self.curvature_bound = np.inf if scale is None else 1.0 / scale
+        self._floor = None
+
+    def check_target(self, y):
+        require_finite(y)
+        check_size(y)
+
+    def bound(self, y, d):
+        other = copy.copy(self)
+        other._floor = smallest_scale(y, d)
+        return other
+
+    def scale_at(self, eta, y, d) -> float:
+        """The scale: as given, or the minimizing one at these predictors."""
+        if self.scale is not None:
+            return self.scale
+        floor = smallest_scale(y, d) if self._floor is None else self._floor
+        return concomitant_scale(np.abs(y - eta), d, self.epsilon, floor)
+
+    def pointwise(self, eta, y, d=None):
+        d = np.full(len(y), 1.0 / len(y)) if d is None else d
+        scale = self.scale_at(eta, y, d)
+        size = np.abs(y - eta)
+        within = np.minimum(size, self.epsilon * scale)
+        losses = 0.5 * within * (within / scale) + self.epsilon * (size - within)
+        return losses + 0.5 * scale if self.scale is None else losses
+
+    def value(self, eta, y, d):
+        return float(d @ self.pointwise(eta, y, d))
+
+    def gradient(self, eta, y, d):
+        """By the envelope theorem the derivative at the minimizing scale, as if that stood still."""
+        scale = self.scale_at(eta, y, d)
+        limit = self.epsilon * scale
+        return d * (np.clip(eta - y, -limit, limit) / scale)
+
+    def curvature(self, eta, y, d):
+        """``d_i / s`` for residuals within epsilon s, else 0: the Hessian, or an upper bound of it.
+
+        An estimated scale takes a matrix of rank one away from it; see :meth:`gram`.
+        """
+        scale = self.scale_at(eta, y, d)
+        return np.where(np.abs(y - eta) <= self.epsilon * scale, d, 0.0) / scale
+
+    def gram(self, design, W, eta, y, d):
+        r"""With an estimated scale, and a the curvature of :meth:`curvature`, the Hessian is
+
+        .. math:: \mathrm{diag}(a) - \frac{(a r)(a r)'}{\sum_i a_i r_i^2},
+
+        since s moves with eta such that :math:`\sum_i d_i \min(r_i^2 / s^2, \epsilon^2)` stays what it is.
+        """
+        a, product = self.curvature(eta, y, d), super().gram(design, W, eta, y, d)
+        pull = self._scale_pull(a, eta, y, d)
+        if pull is not None:
+            moved = pull @ design.columns(W)
+            product -= np.outer(moved, moved)
+        return product
+
+    def _scale_pull(self, a, eta, y, d):
+        """The vector u with Hessian diag(a) - u u'; None if the scale does not move."""
+        if self.scale is not None:
+            return None
+        floor = smallest_scale(y, d) if self._floor is None else self._floor
+        residual = y - eta
+        inside = np.where(a > 0, residual, 0.0)
+        length = np.sqrt(a @ inside**2)
+        return a * inside / length if length > 0 and self.scale_at(eta, y, d) > floor else None
+
+    def slope_bound(self, y, d):
+        r""":math:`\min(\epsilon, \sqrt{2 L(0) / s})` for a given scale, 1 for an estimated one.
+
+        The sum is :math:`\sum_i d_i \min(z_i^2, \epsilon^2)` with :math:`z = r / s`. The first bound is
+        plain, the second follows from :math:`l'' \le 1/s` and :math:`l \ge 0`. At an estimated scale the
+        sum is 1 (less at the floor): that is the condition for the minimizing s.
+        """
+        if self.scale is None:
+            return float(np.sqrt(d.sum()))
+        return float(min(self.epsilon, np.sqrt(2.0 * self.value(np.zeros_like(y), y, d) / self.scale)))
+
+    def null_predictor(self, y, d):
+        """Newton's method between the least and the largest y, from the median."""
+        counted = y[d > 0]
+        low, high = float(counted.min()), float(counted.max())
+        width, center = high - low, float(np.median(counted))
+        for _ in range(100):
+            eta = np.full_like(y, center)
+            slope = float(self.gradient(eta, y, d).sum())
+            low, high = (low, center) if slope > 0 else (center, high)
+            a = self.curvature(eta, y, d)
+            pull = self._scale_pull(a, eta, y, d)
+            curvature = float(a.sum()) - (0.0 if pull is None else float(pull.sum()) ** 2)
+            following = center - slope / curvature if curvature > 0 else np.nan
+            if not low <= following <= high:
+                following = 0.5 * (low + high)
+            moved, center = abs(following - center), following
+            if moved <= 1e-12 * width:
+                break
+        return center
+
+    def deviance(self, eta, y, d, n):
+        """``2 n L / s`` for a given scale s, ``2 n log L`` for an estimated one.
+
+        The first is of the density in proportion to ``exp(-H(r/s)/2)``. For the second L itself plays the
+        part of the scale: it is the Gaussian ``n log(mean r^2)`` where no residual is beyond epsilon, and
+        tends to the Laplace ``2 n log(mean |r|)`` for epsilon towards 1, each with its scale at its
+        maximum.
+        """
+        value = self.value(eta, y, d)
+        if self.scale is not None:
+            return 2.0 * n * value / self.scale
+        return 2.0 * n * float(np.log(max(value, SMALLEST)))
+
+
+def smallest_scale(y: np.ndarray, d: np.ndarray) -> float:
+    """1e-8 times the spread of y: the median distance from its median of those that differ from it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.losses.huber import smallest_scale
+    >>> smallest_scale(np.array([0.0, 0.0, 0.0, 2.0, 1e9]), np.array([0.3, 0.3, 0.2, 0.2, 0.0]))
+    2e-08
+    """
+    counted = y[d > 0]
+    center = float(np.median(counted))
+    distance = np.abs(counted - center)
+    distance = distance[distance > 0]
+    return _SMALLEST_SCALE * (float(np.median(distance)) if distance.size else abs(center) or 1.0)
+
+
+def concomitant_scale(size: np.ndarray, d: np.ndarray, epsilon: float, floor: float) -> float:
+    r"""The s with :math:`\sum_i d_i \min(r_i^2 / s^2, \epsilon^2) = \sum_i d_i` for residuals of that size.
+
+    In :math:`t = 1 / s^2` the left hand side is concave, increasing and piecewise linear. So Newton's
+    method from the root of its first piece increases, and ends at the root after finitely many steps. It is
+    ``floor`` where the root is below or where there is none, as when most residuals are 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.losses.huber import concomitant_scale
+    >>> s = concomitant_scale(np.array([3.0, 4.0]), np.array([0.5, 0.5]), 10.0, 1e-8)
+    >>> round(s**2, 6)  # the mean square: no residual is beyond 10 s
+    12.5
+    """
+    size, d = size[d > 0], d[d > 0]
+    unit = float(size.max(initial=0.0))
+    if unit <= floor:
+        return floor
+    square, total = (size / unit) ** 2, float(d.sum())  # in units of the largest, whose square may overflow
+    t = total / float(d @ square)
+    while unit / np.sqrt(t) > floor:
+        outside = square * t > epsilon**2
+        slope = float(d[~outside] @ square[~outside])
+        if slope <= 0:  # all that is left has residual 0
+            return floor
+        following = (total - epsilon**2 * float(d[outside].sum())) / slope
+        if following <= t * (1 + 1e-15):
+            break
+        t = following
+    return max(unit / float(np.sqrt(t)), floor)

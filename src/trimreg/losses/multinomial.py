@@ -1,0 +1,105 @@
+"""Multinomial logistic regression."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from .base import Loss, block_gram, require, require_finite
+
+_SMALLEST_SHARE = 1e-12  # a class of no sample has the predictor of this share, not minus infinity
+
+
+class Multinomial(Loss):
+    r"""Minus the log-likelihood of classes 0, ..., K - 1, with a predictor for each,
+
+    .. math:: L(\eta) = \sum_i d_i \Bigl[\log \sum_k e^{\eta_{ik}} - \eta_{i y_i}\Bigr], \qquad
+              P(y = k) = \frac{e^{\eta_k}}{\sum_m e^{\eta_m}}.
+
+    No class is the reference, as in scikit-learn: a constant added to all predictors of a sample changes
+    nothing, so the Hessian ``diag(p) - p p'`` of a sample is singular. It is returned as it is.
+
+    Parameters
+    ----------
+    n_classes : int, optional
+        K. By default one more than the largest class of the target, and at least 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.losses import Multinomial
+    >>> y, d = np.array([0.0, 2.0]), np.array([0.5, 0.5])
+    >>> loss = Multinomial().bound(y, d)
+    >>> loss.n_outputs, round(loss.value(np.zeros((2, 3)), y, d), 6)  # log 3
+    (3, 1.098612)
+    """
+
+    name = "multinomial"
+    curvature_bound = 0.5  # the norm of diag(p) - p p' is at most this
+    multi_output = True
+
+    def __init__(self, n_classes: int | None = None):
+        if n_classes is not None and not (n_classes == int(n_classes) and n_classes >= 2):
+            raise ValueError(f"n_classes must be None or an integer >= 2; got {n_classes!r}")
+        self.n_classes = n_classes
+        if n_classes is not None:
+            self.n_outputs = int(n_classes)
+
+    def check_target(self, y):
+        require_finite(y)
+        require(y, (y >= 0) & (y == np.floor(y)), "hold classes 0, 1, 2, ...")
+        if self.n_classes is not None:
+            require(y, y < self.n_classes, f"hold classes below n_classes = {self.n_classes}")
+
+    def bound(self, y, d):
+        other = copy.copy(self)
+        other.n_outputs = self._count(y)
+        return other
+
+    def _count(self, y):
+        return self.n_outputs if self.n_outputs > 1 else max(2, int(np.max(y, initial=0.0)) + 1)
+
+    def inverse_link(self, eta):
+        """Probabilities of the classes."""
+        shares = np.exp(eta - eta.max(axis=1, keepdims=True))
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def pointwise(self, eta, y, d=None):
+        rows, top = np.arange(len(eta)), eta.argmax(axis=1)
+        below = eta - eta[rows, top, None]
+        others = np.exp(below)
+        others[rows, top] = 0.0  # log1p of the rest: exact also where the top class is all but certain
+        return np.log1p(others.sum(axis=1)) - below[rows, y.astype(int)]
+
+    def gradient(self, eta, y, d):
+        difference = self.inverse_link(eta)
+        difference[np.arange(len(eta)), y.astype(int)] -= 1.0
+        return d[:, None] * difference
+
+    def curvature(self, eta, y, d):
+        """Diagonal of the Hessian, ``d_i p_ik (1 - p_ik)``."""
+        p = self.inverse_link(eta)
+        return d[:, None] * (p * (1.0 - p))
+
+    def gram(self, design, W, eta, y, d):
+        p = self.inverse_link(eta)
+
+        def hessian(k, m):
+            return d * (p[:, k] * (1.0 - p[:, k]) if k == m else -p[:, k] * p[:, m])
+
+        return block_gram(design, W, eta.shape[1], hessian)
+
+    def slope_bound(self, y, d):
+        r""":math:`\min(\sqrt2, \sqrt{\log K})`.
+
+        The gradient of a sample is ``p - e_y``, whose norm is at most :math:`\sqrt2`. And since the Hessian
+        is at most 1/2 and :math:`l \ge 0`, :math:`\|\nabla l\|^2 \le l`, of which the mean is at most
+        :math:`L(0) = \log K`.
+        """
+        return float(np.sqrt(min(2.0, np.log(self._count(y)))))
+
+    def null_predictor(self, y, d):
+        share = np.bincount(y.astype(int), weights=d, minlength=self._count(y))
+        predictor = np.log(np.maximum(share, _SMALLEST_SHARE))
+        return predictor - predictor.mean()

@@ -1,0 +1,65 @@
+"""Least squares for several targets at once."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from .base import SMALLEST, Loss, require_finite, shared_gram
+from .quadratic import check_size
+
+
+class MultiTaskQuadratic(Loss):
+    r"""Least squares for K targets, :math:`L(\eta) = \frac12 \sum_i d_i \|\eta_i - y_i\|^2`.
+
+    The target has shape (n, K).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.losses import MultiTaskQuadratic
+    >>> y, d = np.array([[1.0, 0.0], [3.0, 2.0]]), np.array([0.5, 0.5])
+    >>> loss = MultiTaskQuadratic().bound(y, d)
+    >>> loss.n_outputs, loss.value(np.zeros((2, 2)), y, d), loss.null_predictor(y, d).tolist()
+    (2, 3.5, [2.0, 1.0])
+    """
+
+    name = "multitask"
+    constant_curvature = True
+    curvature_bound = 1.0
+    matrix_target = True
+    multi_output = True
+
+    def check_target(self, y):
+        require_finite(y, n_dimensions=2)
+        check_size(y)
+
+    def bound(self, y, d):
+        other = copy.copy(self)
+        other.n_outputs = y.shape[1]
+        return other
+
+    def pointwise(self, eta, y, d=None):
+        return 0.5 * np.sum((eta - y) ** 2, axis=1)
+
+    def gradient(self, eta, y, d):
+        return d[:, None] * (eta - y)
+
+    def curvature(self, eta, y, d):
+        return np.repeat(d[:, None], y.shape[1], axis=1)
+
+    def gram(self, design, W, eta, y, d):
+        return shared_gram(design, W, d, y.shape[1])
+
+    def slope_bound(self, y, d):
+        r""":math:`\sqrt{2 L(0)}`, as for one target."""
+        return float(np.sqrt(2.0 * self.value(np.zeros_like(y), y, d)))
+
+    def null_predictor(self, y, d):
+        return d @ y
+
+    def deviance(self, eta, y, d, n):
+        """``n K log(2 L / K)``: of Gaussian errors with one variance for all targets, at its maximum."""
+        n_outputs = y.shape[1]
+        return n * n_outputs * float(np.log(max(2.0 * self.value(eta, y, d) / n_outputs, SMALLEST)))
