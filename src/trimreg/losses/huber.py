@@ -71,8 +71,10 @@ class Huber(Loss):
         """The scale: as given, or the minimizing one at these predictors."""
         if self.scale is not None:
             return self.scale
-        floor = smallest_scale(y, d) if self._floor is None else self._floor
-        return concomitant_scale(np.abs(y - eta), d, self.epsilon, floor)
+        return concomitant_scale(np.abs(y - eta), d, self.epsilon, self._smallest_scale(y, d))
+
+    def _smallest_scale(self, y, d):
+        return smallest_scale(y, d) if self._floor is None else self._floor
 
     def pointwise(self, eta, y, d=None):
         d = np.full(len(y), 1.0 / len(y)) if d is None else d
@@ -96,8 +98,7 @@ class Huber(Loss):
 
         An estimated scale takes a matrix of rank one away from it; see :meth:`gram`.
         """
-        scale = self.scale_at(eta, y, d)
-        return np.where(np.abs(y - eta) <= self.epsilon * scale, d, 0.0) / scale
+        return self._hessian(eta, y, d)[0]
 
     def gram(self, design, W, eta, y, d):
         r"""With an estimated scale, and a the curvature of :meth:`curvature`, the Hessian is
@@ -106,22 +107,23 @@ class Huber(Loss):
 
         since s moves with eta such that :math:`\sum_i d_i \min(r_i^2 / s^2, \epsilon^2)` stays what it is.
         """
-        a, product = self.curvature(eta, y, d), super().gram(design, W, eta, y, d)
-        pull = self._scale_pull(a, eta, y, d)
+        a, pull = self._hessian(eta, y, d)
+        product = design.gram(W, a, W)
         if pull is not None:
             moved = pull @ design.columns(W)
             product -= np.outer(moved, moved)
         return product
 
-    def _scale_pull(self, a, eta, y, d):
-        """The vector u with Hessian diag(a) - u u'; None if the scale does not move."""
-        if self.scale is not None:
-            return None
-        floor = smallest_scale(y, d) if self._floor is None else self._floor
-        residual = y - eta
-        inside = np.where(a > 0, residual, 0.0)
-        length = np.sqrt(a @ inside**2)
-        return a * inside / length if length > 0 and self.scale_at(eta, y, d) > floor else None
+    def _hessian(self, eta, y, d):
+        """Vectors a and u with Hessian ``diag(a) - u u'``; u is None where the scale does not move."""
+        scale, residual = self.scale_at(eta, y, d), y - eta
+        inside = np.abs(residual) <= self.epsilon * scale
+        a = np.where(inside, d, 0.0) / scale
+        if self.scale is not None or scale <= self._smallest_scale(y, d):
+            return a, None
+        residual = np.where(inside, residual, 0.0)
+        length = np.sqrt(a @ residual**2)
+        return a, a * residual / length if length > 0 else None
 
     def slope_bound(self, y, d):
         r""":math:`\min(\epsilon, \sqrt{2 L(0) / s})` for a given scale, 1 for an estimated one.
@@ -143,8 +145,7 @@ class Huber(Loss):
             eta = np.full_like(y, center)
             slope = float(self.gradient(eta, y, d).sum())
             low, high = (low, center) if slope > 0 else (center, high)
-            a = self.curvature(eta, y, d)
-            pull = self._scale_pull(a, eta, y, d)
+            a, pull = self._hessian(eta, y, d)
             curvature = float(a.sum()) - (0.0 if pull is None else float(pull.sum()) ** 2)
             following = center - slope / curvature if curvature > 0 else np.nan
             if not low <= following <= high:
