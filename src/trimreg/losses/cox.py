@@ -96,19 +96,19 @@ class Cox(Loss):
             sums = np.bincount(t.dead_group, t.log_rest + t.log_unit, minlength=len(t.log_risk))
             alive = t.weight > 0
             own[alive] = (sums / np.maximum(counts, 1))[t.group[alive]]
-        losses = exp(t.eta + t.log_hazard) + np.where(t.event, own - t.eta, 0.0)
+        losses = exp(t.eta + t.log_hazard()) + np.where(t.event, own - t.eta, 0.0)
         return t.unsorted(losses)
 
     def gradient(self, eta, y, d):
         t = self._terms(eta, y, d)
-        slope = np.exp(t.log_weight + t.log_hazard)
+        slope = np.exp(t.log_weight + t.log_hazard())
         slope[t.dead] -= t.weight[t.dead]
         return t.unsorted(slope)
 
     def curvature(self, eta, y, d):
         """The samples' shares in the risk sets: as a matrix, an upper bound of the Hessian."""
         t = self._terms(eta, y, d)
-        return t.unsorted(np.exp(t.log_weight + t.log_hazard))
+        return t.unsorted(np.exp(t.log_weight + t.log_hazard()))
 
     def gram(self, design, W, eta, y, d):
         r"""Exact, with ties. The Hessian is
@@ -119,14 +119,14 @@ class Cox(Loss):
         event; their products with the columns are means over risk sets, which cumulative sums give.
         """
         t = self._terms(eta, y, d)
-        a = np.exp(t.log_weight + t.log_hazard)
+        a = np.exp(t.log_weight + t.log_hazard())
         Z = design.columns(W)[t.order]
         if not t.dead.size:
             return np.zeros((Z.shape[1], Z.shape[1]))
         Z = Z - a @ Z / a.sum()  # the Hessian does not see constants: what is subtracted below stays small
         means = risk_set_means(Z, t.log_weight, t.log_risk_from)[t.starts[t.dead_group]]
         of_dead = Z[t.dead] * np.exp(t.log_weight[t.dead] - t.log_risk[t.dead_group])[:, None]
-        first = np.flatnonzero(np.diff(t.dead_group, prepend=-1))
+        first = t.first_dead()
         tied = np.repeat(np.add.reduceat(of_dead, first, axis=0), np.diff(first, append=t.dead.size), axis=0)
         means = (means - t.fraction[:, None] * tied) * np.exp(t.log_risk[t.dead_group] - t.log_rest)[:, None]
         return Z.T @ (a[:, None] * Z) - means.T @ (t.mean_weight[:, None] * means)
@@ -213,7 +213,27 @@ class _Terms(NamedTuple):
     fraction: np.ndarray  # l / m
     mean_weight: np.ndarray
     log_rest: np.ndarray  # log of the risk set less that fraction of the dead
-    log_hazard: np.ndarray  # of a sample: log of the sum of the hazards of its risk sets
+
+    def log_hazard(self):
+        """Of a sample: log of the sum, over the terms of events up to its time, of their hazards.
+
+        A term of its own tie counts ``1 - fraction`` if the sample has an event itself.
+        """
+        if not self.dead.size:
+            return np.full(self.group.size, -np.inf)
+        first = self.first_dead()
+        log_terms = np.log(self.mean_weight) - self.log_rest
+        so_far = np.append(-np.inf, np.logaddexp.accumulate(np.logaddexp.reduceat(log_terms, first)))
+        has_event = np.bincount(self.dead_group[first], minlength=self.log_risk.size)
+        log_hazard = so_far[np.cumsum(has_event)[self.group]]
+        reduced = np.logaddexp.reduceat(log_terms + np.log1p(-self.fraction), first)
+        own = np.logaddexp(so_far[:-1], reduced)
+        log_hazard[self.dead] = np.repeat(own, np.diff(first, append=self.dead.size))
+        return log_hazard
+
+    def first_dead(self):
+        """Where in ``dead`` each time of events begins."""
+        return np.flatnonzero(np.diff(self.dead_group, prepend=-1))
 
     def unsorted(self, values):
         out = np.empty_like(values)
@@ -243,28 +263,11 @@ def partial_likelihood_terms(known: _Sorted, eta, d, ties) -> _Terms:
         tied = np.logaddexp.reduceat(log_weight[dead], first)
     share = np.exp(np.repeat(tied, counts) - log_risk[dead_group])
     log_rest = log_risk[dead_group] + np.log1p(-fraction * np.minimum(share, 1.0))
-    log_hazard = _log_hazard(dead, dead_group, first, counts, fraction, np.log(mean_weight) - log_rest, group)
     unit = np.sum(weight) / np.sum(weight**2)
     return _Terms(
         order, group, starts, event, eta, weight, log_weight, float(np.log(unit)), log_risk_from, log_risk,
-        dead, dead_group, fraction, mean_weight, log_rest, log_hazard,
+        dead, dead_group, fraction, mean_weight, log_rest,
     )  # fmt: skip
-
-
-def _log_hazard(dead, dead_group, first, counts, fraction, log_terms, group):
-    """Log of the sum of the terms of the events up to a sample's time.
-
-    A term of its own tie counts ``1 - fraction`` if the sample has an event itself.
-    """
-    if not dead.size:
-        return np.full(group.size, -np.inf)
-    of_time = np.logaddexp.reduceat(log_terms, first)
-    so_far = np.append(-np.inf, np.logaddexp.accumulate(of_time))
-    last = np.cumsum(np.bincount(dead_group[first], minlength=group[-1] + 1))[group]  # event times so far
-    log_hazard = so_far[last]
-    reduced = np.logaddexp.reduceat(log_terms + np.log1p(-fraction), first)
-    log_hazard[dead] = np.repeat(np.logaddexp(so_far[:-1], reduced), counts)
-    return log_hazard
 
 
 def risk_set_means(Z, log_weight, log_risk_from):
