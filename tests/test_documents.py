@@ -1,7 +1,8 @@
-"""The README and the pages for contributors: their code runs and what they say holds, so they cannot rot."""
+"""README, guide and pages for contributors: their code runs and what they say holds, so they cannot rot."""
 
 import doctest
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ GUIDE = ROOT / "CONTRIBUTING.md"
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 PAGES = sorted((ROOT / "docs" / "contributing").glob("*.md"))
+GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 
 
 def python_blocks(text: str) -> list[tuple[int, str]]:
@@ -107,3 +109,72 @@ def test_the_figures_of_the_readme_are_those_of_the_benchmarks():
 def test_what_the_readme_links_to_exists():
     for target in re.findall(r"\]\(([^)#]+)\)", README.read_text(encoding="utf-8")):
         assert (ROOT / target).exists(), target
+
+
+# -- the guide ---------------------------------------------------------------------------------------------
+
+
+def differences(printed: str, expected: str) -> list[str]:
+    """Where a print-out is not what a page says. The last digit of a number may differ, for rounding."""
+    found, wanted = printed.split(), expected.split()
+    if len(found) != len(wanted):
+        return [f"{len(found)} words in place of {len(wanted)}"]
+    return [f"{a} in place of {b}" for a, b in zip(found, wanted, strict=True) if not _same_word(a, b)]
+
+
+def _same_word(a: str, b: str) -> bool:
+    if a == b:
+        return True
+    a, b = (re.fullmatch(r"(\W*?)(-?\d+\.(\d+))(\W*)", word) for word in (a, b))
+    if not a or not b or a.group(1, 4) != b.group(1, 4) or len(a[3]) != len(b[3]):
+        return False
+    return abs(float(a[2]) - float(b[2])) < 1.5 * 10.0 ** -len(a[3])
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_the_code_of_a_guide_prints_what_it_says(page, capsys):
+    text = page.read_text(encoding="utf-8")
+    said = re.findall(r"^```text\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    assert said
+    run_page(text, str(page))
+    assert differences(capsys.readouterr().out, "".join(said)) == []
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_what_a_guide_links_to_exists_and_is_small(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+            assert (page.parent / target).stat().st_size < 100_000, target
+
+
+@pytest.mark.parametrize(
+    ("printed", "right"),
+    [
+        ("size 0.76 true", True),
+        ("size  0.77\ntrue", True),
+        ("size 0.78 true", False),
+        ("size 0.8 true", False),
+        ("size 0.76 false", False),
+        ("size -0.76 true", False),
+        ("size [0.76 true", False),
+        ("size 0.76", False),
+    ],
+)
+def test_a_wrong_print_out_is_noticed(printed, right):
+    assert (differences(printed, "size 0.76 true") == []) == right
+    assert differences("8 18", "8 19") == ["18 in place of 19"]
+
+
+def test_the_picture_of_slope_is_drawn_and_its_table_is_that_of_the_page(tmp_path, capsys):
+    script = ROOT / "docs" / "guide" / "pictures" / "slope.py"
+    main = runpy.run_path(str(script))["main"]
+    main(tmp_path / "slope.png", draws=1)
+    assert (tmp_path / "slope.png").stat().st_size > 10_000
+    heading, _, *rows = capsys.readouterr().out.strip().splitlines()
+    page = (ROOT / "docs" / "guide" / "slope.md").read_text(encoding="utf-8")
+    assert heading in page
+    (said,) = re.findall(r"^method .*?^```$", page, flags=re.DOTALL | re.MULTILINE)
+    for row, line in zip(rows, said.splitlines()[1:4], strict=True):  # one draw is the data set of the page
+        name, found, false, kept, error = row.strip("| ").split(" | ")[:5]
+        assert differences(f"{name} {float(found):.0f} {float(false):.0f} {kept} {error}", line) == []
