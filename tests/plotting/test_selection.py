@@ -76,6 +76,7 @@ def test_without_ax_a_new_figure_is_made_and_the_current_one_left_alone(name):
         (np.arange(0, 40), "linear"),
         ([3], "linear"),
         ([1, 40], "linear"),
+        ([2, 3, 5, 8], "linear"),  # the logarithm is a little better, and not worth it
         (HS, "log"),
         ([0, *HS], "function"),
     ],
@@ -141,10 +142,13 @@ def test_every_cell_of_the_surface_holds_its_h_and_alpha():
 
 def test_rows_of_h_in_any_order_give_the_same_surface():
     turned = [3, 0, 5, 1, 2, 4]
-    one = score_surface(HS, ALPHAS, SCORES, ax=new_ax())
-    two = score_surface(np.array(HS)[turned], ALPHAS, SCORES[turned], ax=new_ax())
+    how = {"chosen": (2, 1.0), "one_se": (20, "exact")}
+    one = score_surface(HS, ALPHAS, SCORES, std=SCORES, ax=new_ax(), **how)
+    hs, scores = np.array(HS)[turned], SCORES[turned]
+    two = score_surface(hs, ALPHAS, scores, std=scores, ax=new_ax(), **how)
     for first, second in zip(meshes(one), meshes(two), strict=True):
         np.testing.assert_array_equal(first.get_array(), second.get_array())
+    assert legend(one) == legend(two)
 
 
 @pytest.mark.parametrize(("greater", "word"), [(True, "higher"), (False, "lower")])
