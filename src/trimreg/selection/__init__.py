@@ -17,6 +17,8 @@ _WHERE = {
     "check_alphas": "grid",
     "check_hs": "grid",
     "choose": "rules",
+    "error_bound": "errorbounds",
+    "StabilitySelection": "stability",
 }
 
 __all__ = sorted(_WHERE)
