@@ -127,6 +127,16 @@ def test_risk_set_means():
     np.testing.assert_array_equal(means[38:], 0)
 
 
+def test_risk_set_means_go_on_from_stretch_to_stretch():
+    """Weights that grow by e a sample: a third of a mean is the next one, also where the scale changes."""
+    log_weight = np.arange(2000.0)[::-1]
+    log_risk = np.logaddexp.accumulate(log_weight[::-1])[::-1]
+    Z = np.random.default_rng(0).standard_normal((2000, 1))
+    means = risk_set_means(Z, log_weight, log_risk)
+    share = np.exp(log_weight - log_risk)[:-1, None]
+    np.testing.assert_allclose(means[:-1], share * Z[:-1] + (1 - share) * means[1:], atol=1e-10)
+
+
 def test_the_hazards_of_a_time_sum_to_its_events():
     """The shares of the samples in the risk sets add up to the weight of the events."""
     rng = np.random.default_rng(0)
@@ -259,8 +269,8 @@ def test_times_of_zero_and_one_sample():
 
 def test_slope_bound_is_the_formula_and_sees_only_who_is_at_risk():
     y = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, 1.0], [4.0, 0.0]])
-    d = np.array([0.01, 0.3, 0.4, 0.29])
-    assert Cox().slope_bound(y, d) == pytest.approx(np.sqrt(0.7 + 0.49 / 0.29))
+    d = np.array([0.01, 0.2, 0.5, 0.29])
+    assert Cox().slope_bound(y, d) == pytest.approx(np.sqrt(0.7 + 0.49 / 0.2))
 
 
 @pytest.mark.parametrize("ties", ["exact", None, "Efron"])

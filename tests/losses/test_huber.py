@@ -67,6 +67,17 @@ def test_a_perfect_fit_is_a_number():
     assert np.isfinite(loss.deviance(y, y, d, 10))
 
 
+def test_at_its_floor_the_scale_does_not_move(case_of):
+    case = case_of("huber", seed=0)
+    floor = smallest_scale(case.y, case.d)
+    eta = case.y + floor * case.rng.uniform(-0.5, 0.5, case.y.size)
+    assert case.loss.scale_at(eta, case.y, case.d) == floor
+    design, W = case.design(2), np.arange(2)
+    np.testing.assert_allclose(
+        case.loss.gram(design, W, eta, case.y, case.d), design.gram(W, case.d / floor, W), rtol=1e-12
+    )
+
+
 @pytest.mark.parametrize("epsilon", [1.1, 1.35, 2.0])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_minimizer_is_that_of_scikit_learn(epsilon, weighted):

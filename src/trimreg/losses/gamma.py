@@ -76,8 +76,7 @@ def _largest_log_likelihood(excess):
 
     if excess > 1e8:  # its limit for a shape of 1 / excess
         return -1.0 - float(np.log(excess))
-    root = np.sqrt((excess - 3.0) ** 2 + 24.0 * excess)
-    shape = (3.0 - excess + root) / (12.0 * excess) if excess < 3 else 2.0 / (excess - 3.0 + root)
+    shape = (3.0 - excess + np.sqrt((excess - 3.0) ** 2 + 24.0 * excess)) / (12.0 * excess)
     if shape < 1e6:  # beyond, the approximation is exact and the digamma function cancels
         for _ in range(6):
             error = np.log(shape) - psi(shape) - excess
