@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from trimreg import L1, MCP, SCAD, MEstimator, TrimmedL1, TrimmedLasso, solve, steps
 from trimreg.losses import Quadratic
 
-solve_module = import_module("trimreg.estimators.solve")  # its name in the package is the function's
+solve_module = import_module("trimreg.estimators.task")  # its name in the package is the function's
 
 N, P = 20, 6
 RNG = np.random.default_rng(0)

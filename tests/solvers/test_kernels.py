@@ -41,7 +41,9 @@ def test_coordinate_descent_ends_where_no_coordinate_can_move(positive):
     gram[5], gram[:, 5], target[5] = 0.0, 0.0, 0.0  # a column of zeros
     threshold = np.array([0.0, 0.1, 0.1, 0.1, 5.0, 0.1, np.inf, 0.1])
     theta, gradient = np.zeros(8), -target.copy()
-    epochs = coordinate_descent(gram, gradient, theta, threshold, positive, 10_000, 1e-12)
+    epochs = coordinate_descent(
+        gram, gradient, theta, threshold, np.full(theta.size, positive), 10_000, 1e-12
+    )
     assert 1 < epochs < 10_000
     np.testing.assert_allclose(gradient, gram @ theta - target, atol=1e-10)
     np.testing.assert_allclose((gradient + threshold)[theta > 0], 0.0, atol=1e-10)

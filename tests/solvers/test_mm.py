@@ -98,7 +98,7 @@ def test_more_effort_ends_lower(alpha):
 def test_the_homotopy_ends_at_a_vertex(make_problem):
     problem, _ = make_problem(TrimmedL1(4), 0.1, n=30, p=40).normalized()
     inner = WorkingSetSolver(problem, 1e-8)
-    stages = list(homotopy(inner, np.zeros(40)))
+    stages = list(homotopy(inner))
     assert 3 < len(stages) < 48
     theta, gradient, loss, weights = stages[-1]
     problem.penalty.checked_weights(weights)
@@ -112,7 +112,7 @@ def test_the_homotopy_ends_at_a_vertex(make_problem):
 
 def test_along_the_homotopy_the_large_go_free(make_problem):
     problem, _ = make_problem(TrimmedL1(4), 0.1, n=30, p=40).normalized()
-    stages = list(homotopy(WorkingSetSolver(problem, 1e-8), np.zeros(40)))
+    stages = list(homotopy(WorkingSetSolver(problem, 1e-8)))
     for (theta, *_), (*_, weights) in pairwise(stages):
         order = np.argsort(problem.penalty.magnitudes(theta))
         assert np.all(np.diff(weights[order]) <= 1e-12)
@@ -136,7 +136,7 @@ def test_the_path_of_rising_alpha_never_ends_higher(make_problem):
     for seed in range(5):
         problem, _ = make_problem(TrimmedL1(4), 0.2, n=30, p=40, seed=seed).normalized()
         inner = WorkingSetSolver(problem, 1e-8)
-        *_, (theta, gradient, *_) = homotopy(inner, np.zeros(40))
+        *_, (theta, gradient, *_) = homotopy(inner)
         found, slope = rising_alpha(inner, theta, gradient)
         assert problem.objective(found) <= problem.objective(theta) * (1 + 1e-9)
         np.testing.assert_allclose(slope, problem.gradient(problem.predictor(found)), atol=1e-9)

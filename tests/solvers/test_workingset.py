@@ -107,12 +107,14 @@ def test_a_singular_block_is_minimized():
 def test_coordinate_descent_stops_by_itself():
     gram = np.array([[1.0, 0.5], [0.5, 1.0]])
     theta, gradient = np.zeros(2), np.array([-1.0, -1.0])
-    epochs = coordinate_descent(gram, gradient, theta, np.zeros(2), False, 1000, 1e-14)
+    epochs = coordinate_descent(gram, gradient, theta, np.zeros(2), np.zeros(2, dtype=bool), 1000, 1e-14)
     assert epochs < 60
     np.testing.assert_allclose(theta, [2 / 3, 2 / 3])
     # A column of zeros has no curvature and stays where it is.
     theta = np.array([0.0, 5.0])
-    coordinate_descent(np.diag([1.0, 0.0]), np.array([-1.0, 0.0]), theta, np.zeros(2), False, 10, 1e-14)
+    coordinate_descent(
+        np.diag([1.0, 0.0]), np.array([-1.0, 0.0]), theta, np.zeros(2), np.zeros(2, dtype=bool), 10, 1e-14
+    )
     np.testing.assert_array_equal(theta, [1.0, 5.0])
 
 

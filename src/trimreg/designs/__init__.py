@@ -7,9 +7,18 @@ import scipy.sparse as sp
 from .base import Design, ScaledMatrix
 from .constant import WithConstant
 from .dense import DenseDesign
+from .outputs import MultiOutput
 from .sparse import SparseDesign
 
-__all__ = ["DenseDesign", "Design", "ScaledMatrix", "SparseDesign", "WithConstant", "as_design"]
+__all__ = [
+    "DenseDesign",
+    "Design",
+    "MultiOutput",
+    "ScaledMatrix",
+    "SparseDesign",
+    "WithConstant",
+    "as_design",
+]
 
 
 def as_design(X, weights, *, center=False, scale=False) -> ScaledMatrix:

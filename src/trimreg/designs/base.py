@@ -7,7 +7,7 @@ centred and standardized sparse or memory-mapped matrix costs nothing but its ow
 Solvers know ``Z`` by five operations:
 
 ==========================  =====================================================================
-``matvec(v)``               ``Z v``
+``matvec(v)``               ``Z v``; ``v`` may hold several columns
 ``rmatvec(r)``              ``Z' r``; ``r`` may hold several columns
 ``columns(W)``              ``Z_W`` as a dense array
 ``gram(rows, d, cols)``     ``Z_rows' diag(d) Z_cols``; ``rows=None`` means every column
@@ -65,11 +65,13 @@ class ScaledMatrix:
     X : array or sparse matrix of shape (n, p)
     weights : ndarray of shape (n,)
         Sample weights that sum to one; means and deviations are taken under them.
-    center, scale : bool
-        Whether to centre the columns and to divide them by their deviation.
+    center : bool
+        Whether to centre the columns.
+    scale : bool or ndarray of shape (p,)
+        Whether to divide the columns by their deviation, or what to divide them by.
     """
 
-    def __init__(self, X, weights: np.ndarray, *, center: bool = False, scale: bool = False):
+    def __init__(self, X, weights: np.ndarray, *, center: bool = False, scale=False):
         self.X = X
         self.shape = X.shape
         self.dtype = X.dtype
@@ -80,8 +82,9 @@ class ScaledMatrix:
         alive = moments.deviation > np.maximum(floor, SMALLEST)
         self.offset = moments.mean if center else None
         self.inverse_scale = alive.astype(float)
-        if scale:
-            np.divide(1.0, moments.deviation, out=self.inverse_scale, where=alive)
+        if np.any(scale):
+            unit = moments.deviation if scale is True else scale
+            np.divide(1.0, unit, out=self.inverse_scale, where=alive & (unit > SMALLEST))
         self._norm_weights = weights
         self._deviation = np.where(alive, moments.deviation, 0.0)
 
@@ -92,7 +95,7 @@ class ScaledMatrix:
         return other
 
     def matvec(self, v):
-        u = v * self.inverse_scale
+        u = (v.T * self.inverse_scale).T
         product = self._product(u)
         return product if self.offset is None else product - self.offset @ u
 
@@ -110,7 +113,14 @@ class ScaledMatrix:
             return self._deviation * self.inverse_scale
         return self._weighted_norms(d)
 
-    def original_units(self, theta: np.ndarray) -> tuple[np.ndarray, float]:
+    def weighted_sums(self, W, d):
+        """``Z_W' d``."""
+        sums = self._sums(W, d)
+        return sums if self.offset is None else sums - d.sum() * self.offset[W] * self.inverse_scale[W]
+
+    def original_units(self, theta: np.ndarray):
         """Coefficients for ``X`` itself, and the intercept that the centring took away."""
-        coef = theta * self.inverse_scale
-        return coef, 0.0 if self.offset is None else -float(self.offset @ coef)
+        coef = (theta.T * self.inverse_scale).T
+        if self.offset is None:
+            return coef, 0.0 if theta.ndim == 1 else np.zeros(theta.shape[1])
+        return coef, -(self.offset @ coef)

@@ -34,11 +34,20 @@ class WithConstant:
         cols = np.asarray(cols)
         if rows is None:
             return self.rmatvec(self.columns(cols) * d[:, None])
-        return self.columns(rows).T @ (self.columns(cols) * d[:, None])
+        rows = cols if rows is cols else np.asarray(rows)
+        product = np.empty((len(rows), len(cols)))
+        left, right = rows < self.shape[1] - 1, cols < self.shape[1] - 1
+        inner_cols = cols[right]
+        inner_rows = inner_cols if rows is cols else rows[left]
+        product[np.ix_(left, right)] = self.inner.gram(inner_rows, d, inner_cols)
+        product[np.ix_(left, ~right)] = self.scale * self.inner.weighted_sums(inner_rows, d)[:, None]
+        product[np.ix_(~left, right)] = self.scale * self.inner.weighted_sums(inner_cols, d)
+        product[np.ix_(~left, ~right)] = self.scale**2 * d.sum()
+        return product
 
     def column_norms(self, d):
         return np.append(self.inner.column_norms(d), self.scale * np.sqrt(d.sum()))
 
     def original_units(self, theta):
         coef, intercept = self.inner.original_units(theta[:-1])
-        return coef, intercept + self.scale * float(theta[-1])
+        return coef, intercept + self.scale * theta[-1]

@@ -24,15 +24,15 @@ class DenseDesign(ScaledMatrix):
         super().__init__(np.asarray(X), weights, center=center, scale=scale)
 
     def _product(self, u):
-        used = np.flatnonzero(u)
-        if used.size * 8 < u.size:  # a sparse vector: touch only its columns
-            product = np.empty(self.shape[0])
+        used = np.flatnonzero(u if u.ndim == 1 else u.any(axis=1))
+        if used.size * 8 < self.shape[1]:  # a sparse vector: touch only its columns
+            product = np.empty((self.shape[0], *u.shape[1:]))
             for rows in self._row_blocks(used.size):
                 product[rows] = self._take(used, rows) @ u[used]
             return product
         if self.dtype == float:
             return self.X @ u
-        product = np.zeros(self.shape[0])
+        product = np.zeros((self.shape[0], *u.shape[1:]))
         for rows, cols in self._blocks():
             product[rows] += self.X[rows, cols].astype(float) @ u[cols]
         return product
@@ -57,6 +57,12 @@ class DenseDesign(ScaledMatrix):
             Z -= self.offset[W]
         Z *= self.inverse_scale[W]
         return Z
+
+    def _sums(self, W, d):
+        total = np.zeros(len(W))
+        for part in self._row_blocks(len(W)):
+            total += d[part] @ self._take(W, part)
+        return total * self.inverse_scale[W]
 
     def gram(self, rows, d, cols):
         if rows is None:

@@ -22,8 +22,8 @@ class SparseDesign(ScaledMatrix):
         self._cancels = np.abs(self.offset) > 1e3 * self._deviation if center else None
 
     def _product(self, u):
-        used = np.flatnonzero(u)
-        X = self.X[:, used] if used.size * 8 < u.size else self.X
+        used = np.flatnonzero(u if u.ndim == 1 else u.any(axis=1))
+        X = self.X[:, used] if used.size * 8 < self.shape[1] else self.X
         return X @ (u[used] if X is not self.X else u)
 
     def _transposed_product(self, r):
@@ -34,6 +34,9 @@ class SparseDesign(ScaledMatrix):
         if self.offset is not None:
             Z -= self.offset[W]
         return Z * self.inverse_scale[W]
+
+    def _sums(self, W, d):
+        return (self.X[:, W].T @ d) * self.inverse_scale[W]
 
     def gram(self, rows, d, cols):
         # Z'DZ = u (X'DX - m (d'X) - (X'd) m' + (sum d) m m') u, every product a sparse one.

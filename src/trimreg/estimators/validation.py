@@ -94,11 +94,13 @@ def check_vector(name: str, value, size: int, each: str) -> np.ndarray:
     return vector
 
 
-def check_target(y, n_samples: int) -> np.ndarray:
-    """``y`` as a float64 vector of that length; a single column is taken for one, with a warning."""
+def check_target(y, n_samples: int, matrix: bool = False) -> np.ndarray:
+    """``y`` as a float64 vector of that length (a single column is taken for one, with a warning), or matrix."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     y = check_real("y", y)
+    if matrix:
+        return _check_target_matrix(y, n_samples)
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected; pass y.ravel()",
@@ -107,6 +109,33 @@ def check_target(y, n_samples: int) -> np.ndarray:
         )
         y = y[:, 0]
     return check_vector("y", y, n_samples, "sample")
+
+
+def _check_target_matrix(y, n_samples):
+    try:
+        y = np.asarray(y.toarray() if sp.issparse(y) else y, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y must be numeric: {error}") from None
+    if y.ndim != 2 or y.shape[0] != n_samples or y.shape[1] == 0:
+        raise ValueError(f"y must have shape ({n_samples}, number of columns); got shape {y.shape}")
+    check_finite(y, "y")
+    return y
+
+
+def is_zero(value) -> bool:
+    """Whether the value is the integer 0, the usual number of outliers."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value == 0
+
+
+def check_outliers(n_outliers, n_samples: int) -> int:
+    """The number of samples to leave out, from a count or a fraction; one must stay."""
+    allowed = f"an integer from 0 to {n_samples - 1} (samples less one), or a fraction in (0, 1)"
+    number = isinstance(n_outliers, numbers.Real) and not isinstance(n_outliers, (bool, np.bool_))
+    if number and not isinstance(n_outliers, numbers.Integral) and 0.0 < n_outliers < 1.0:
+        n_outliers = min(round(n_outliers * n_samples), n_samples - 1)
+    if not number or not isinstance(n_outliers, numbers.Integral) or not 0 <= n_outliers < n_samples:
+        raise ValueError(f"n_outliers must be {allowed}; got {n_outliers!r}")
+    return int(n_outliers)
 
 
 def check_sample_weight(sample_weight, n_samples: int) -> np.ndarray:
@@ -153,9 +182,15 @@ def check_flag(name: str, value) -> bool:
     return bool(value)
 
 
-def check_start(theta0, n_features: int) -> np.ndarray | None:
-    """Coefficients to start from, in the units of X."""
-    return None if theta0 is None else check_vector("theta0", theta0, n_features, "feature")
+def check_start(theta0, n_features: int, n_outputs: int = 1) -> np.ndarray | None:
+    """Coefficients to start from, in the units of X: a vector, or one row an output."""
+    if theta0 is None or n_outputs == 1:
+        return None if theta0 is None else check_vector("theta0", theta0, n_features, "feature")
+    start = np.asarray(check_real("theta0", theta0), dtype=float)
+    if start.shape != (n_outputs, n_features):
+        raise ValueError(f"theta0 must have shape ({n_outputs}, {n_features}); got shape {start.shape}")
+    check_finite(start, "theta0")
+    return start
 
 
 def check_choice(name: str, value, allowed) -> None:
@@ -171,9 +206,9 @@ def check_exact(loss, penalty) -> None:
             "alpha='exact' is for trimmed penalties; give alpha as a number, "
             f"or a trimmed penalty in place of {type(penalty).__name__}"
         )
-    if not loss.constant_curvature:
+    if not np.isfinite(loss.slope_bound(np.zeros(1), np.ones(1))):
         raise ValueError(
-            f"alpha='exact' is for the quadratic loss; with loss {loss.name!r} give alpha as a number"
+            f"alpha='exact' needs a loss with a slope_bound; with loss {loss.name!r} give alpha as a number"
         )
 
 
@@ -190,6 +225,15 @@ def check_options(spec: SolverSpec, options: dict, penalty, positive: bool) -> N
         raise ValueError(
             f"solver {spec.name!r} is defined for trimmed penalties alone; with penalty "
             f"{type(penalty).__name__} use solver='mm' or 'prox'"
+        )
+    if not penalty.majorizes and spec.name != "prox":
+        raise ValueError(
+            f"solver {spec.name!r} works with weights, which penalty {type(penalty).__name__} does not have; "
+            "use solver='prox'"
+        )
+    if positive and penalty.norm.q is not None:
+        raise ValueError(
+            "positive=True is for single coefficients; leave it off with groups or several outputs"
         )
     if positive and not spec.positive:
         raise ValueError(f"solver {spec.name!r} cannot keep coefficients positive; use solver='mm'")

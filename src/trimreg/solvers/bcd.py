@@ -50,9 +50,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..penalties.base import soft_threshold
 from .driver import Step
-from .firstorder import feasible_start, positive_number, require_trimmed, stationarity_goal, step_size
+from .firstorder import (
+    StepSize,
+    feasible,
+    feasible_start,
+    positive_number,
+    require_trimmed,
+    stationarity_goal,
+)
 
 
 def stationarity_constant(alpha: float, L_f: float, L_r: float = 1.0, tau: float = 1.0) -> float:
@@ -93,7 +99,8 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, w0=None, eta=None, tau=1.0, 
     w0 : array-like of shape (n_features,), optional
         Weights to start from, in S; ``(p - h)/p`` each by default.
     eta, tau : float, optional
-        Steps. ``eta`` is ``1/L_f`` by default, the step of the theorem.
+        Steps. ``eta`` is ``1/L_f`` by default, the step of the theorem; found by halving for a loss of
+        unbounded curvature.
     record_stationarity : bool
         Whether to compute T at every step.
 
@@ -127,28 +134,30 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, w0=None, eta=None, tau=1.0, 
 
 def _algorithm_1(problem, theta, w, tol, eta, tau, record_stationarity):
     penalty, alpha = problem.penalty, problem.alpha
-    eta = step_size(problem, eta)
     goal = stationarity_goal(problem, tol)
 
     # Initialize: theta^0, w^0, k = 0
     r = penalty.magnitudes(theta)
-    gradient = problem.gradient(problem.predictor(theta))
+    predictor = problem.predictor(theta)
+    gradient, loss = problem.gradient(predictor), problem.loss_value(predictor)
+    step = StepSize(problem, eta, predictor)
+
+    def proximal_step(eta):
+        z = feasible(problem, theta - eta * gradient)
+        return penalty.norm.shrink(z, eta * penalty.thresholds(w_next, alpha))
+
     while True:
         # w^{k+1} <- proj_S[w^k - tau r(theta^k)]
         w_next = penalty.project_weights(w - tau * r)
         # theta^{k+1} <- prox_{eta lambda R(., w^{k+1})}[theta^k - eta grad L(theta^k)]
-        z = theta - eta * gradient
-        if problem.positive:
-            z = np.maximum(z, 0.0)
-        theta_next = soft_threshold(z, eta * penalty.thresholds(w_next, alpha))
+        theta_next, predictor, loss = step.take(theta, loss, gradient, proximal_step)
+        eta = step.eta
         # k <- k + 1
         d, e = theta_next - theta, w_next - w
         theta, w = theta_next, w_next
-        predictor = problem.predictor(theta)
         gradient_before, gradient = gradient, problem.gradient(predictor)
         r_before, r = r, penalty.magnitudes(theta)
 
-        loss = problem.loss_value(predictor)
         series = {
             "F": loss + alpha * float(w @ r),
             "G": float(d @ d) / (2 * eta) + alpha / tau * float(e @ e),

@@ -26,14 +26,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..penalties.base import soft_threshold
 from .driver import Step
 from .firstorder import (
+    StepSize,
+    feasible,
     feasible_start,
     positive_number,
     require_trimmed,
     stationarity_goal,
-    step_size,
 )
 
 TIES = ("plain", "aware")
@@ -56,7 +56,7 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, ties="plain"):
     rng : ignored
         The method draws nothing at random.
     eta : float, optional
-        Step; ``1/L_f`` by default.
+        Step; ``1/L_f`` by default, found by halving for a loss of unbounded curvature.
     ties : {"plain", "aware"}
         The subgradient on zeros among the h largest; see the head of this module.
 
@@ -94,25 +94,28 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, ties="plain"):
 
 def _algorithm_2(problem, theta, tol, eta, ties):
     penalty, alpha = problem.penalty, problem.alpha
-    eta = step_size(problem, eta)
+    norm = penalty.norm
     goal = stationarity_goal(problem, tol)
-    level = penalty.thresholds(np.ones_like(theta), alpha)  # alpha f
+    level = penalty.levels(alpha)  # alpha f
 
-    gradient = problem.gradient(problem.predictor(theta))
+    predictor = problem.predictor(theta)
+    gradient, loss = problem.gradient(predictor), problem.loss_value(predictor)
     w = problem.weights(theta, gradient)  # 0 on S
+    step = StepSize(problem, eta, predictor)
+
+    def shrunken_step(eta):
+        return norm.shrink(feasible(problem, theta - eta * (gradient - v)), eta * level)
+
     while True:
         # v in alpha d(sum of the h largest r)
-        sign = np.sign(theta)
+        sign = norm.polar(theta)
         if ties == "aware":
-            sign = np.where(theta == 0, -np.sign(gradient), sign)
-        v = np.multiply(level, sign, out=np.zeros_like(theta), where=w == 0)
+            sign = np.where(norm.spread(norm.lengths(theta) == 0), -norm.polar(gradient), sign)
+        v = np.multiply(norm.spread(level), sign, out=np.zeros_like(theta), where=norm.spread(w == 0))
         # theta+ <- soft(theta - eta (grad L - v), eta alpha f)
-        z = theta - eta * (gradient - v)
-        if problem.positive:
-            z = np.maximum(z, 0.0)
-        theta_before, theta = theta, soft_threshold(z, eta * level)
-
-        predictor = problem.predictor(theta)
+        theta_before = theta
+        theta, predictor, loss = step.take(theta, loss, gradient, shrunken_step)
+        eta = step.eta
         gradient = problem.gradient(predictor)
         w = problem.weights(theta, gradient)
         T = penalty.stationarity(theta, w, gradient, alpha, problem.positive)
@@ -127,7 +130,7 @@ def _algorithm_2(problem, theta, tol, eta, ties):
         yield Step(
             theta,
             w,
-            problem.loss_value(predictor) + penalty.value(theta, alpha),
+            loss + penalty.value(theta, alpha),
             converged=bool(stationary or critical),
             message=message,
             series={"T": T, "residual": residual},

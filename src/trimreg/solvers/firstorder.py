@@ -59,21 +59,63 @@ def feasible_start(problem: Problem, theta0) -> np.ndarray:
         raise ValueError(f"theta0 must hold {problem.n_features} coefficients; got shape {theta.shape}")
     if not np.isfinite(theta).all():
         raise ValueError(f"theta0 must be finite; got {theta[~np.isfinite(theta)][0]}")
-    theta[np.isinf(problem.penalty.thresholds(np.ones_like(theta), 1.0))] = 0.0
-    return np.maximum(theta, 0.0) if problem.positive else theta
+    penalty = problem.penalty
+    theta[penalty.norm.spread(np.isinf(penalty.levels(1.0)))] = 0.0
+    return feasible(problem, theta)
 
 
-def step_size(problem: Problem, eta: float | None) -> float:
-    r"""``eta``, or :math:`1/L_f`, the longest step for which every method here is known to descend.
+def feasible(problem: Problem, theta):
+    """theta, with 0 in place of what is negative and must not be."""
+    return np.where(problem.positive, np.maximum(theta, 0.0), theta) if np.any(problem.positive) else theta
+
+
+class StepSize:
+    r"""The step ``eta`` of a first-order method: given, or :math:`1/L_f`, or found by halving.
+
+    :math:`1/L_f` is the longest step for which every method here is known to descend. A loss without a bound on
+    its curvature (Poisson, Gamma, Cox) has no such constant: there the step starts from the curvature at the
+    first point, and is halved until the quadratic bound that the proofs need holds for the step taken,
+
+    .. math:: L(\theta^+) \le L(\theta) + \langle\nabla L(\theta), \theta^+ - \theta\rangle
+              + \tfrac{1}{2\eta}\|\theta^+ - \theta\|^2.
 
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> from trimreg.solvers.firstorder import step_size
-    >>> step_size(SimpleNamespace(lipschitz=lambda: 4.0), None)
+    >>> from trimreg.solvers.firstorder import StepSize
+    >>> StepSize(SimpleNamespace(lipschitz=lambda: 4.0), None, None).eta
     0.25
     """
-    return 1.0 / problem.lipschitz() if eta is None else eta
+
+    def __init__(self, problem: Problem, eta: float | None, predictor):
+        self.problem = problem
+        self.halving = False
+        if eta is None:
+            constant = problem.lipschitz()
+            self.halving = not np.isfinite(constant)
+            eta = 1.0 / (self._local_constant(predictor) if self.halving else constant)
+        self.eta = eta
+
+    def _local_constant(self, predictor):
+        problem, live = self.problem, self.problem.d > 0
+        curvature = problem.loss.curvature(predictor, problem.y, problem.d)[live].T / problem.d[live]
+        largest = float(np.max(curvature, initial=0.0))
+        return (largest if 0 < largest < np.inf else 1.0) * problem.spectral_norm()
+
+    def take(self, theta, loss, gradient, move):
+        """``(theta+, predictor, loss)`` for ``theta+ = move(eta)`` from a point with that loss and gradient."""
+        while True:
+            following = move(self.eta)
+            predictor = self.problem.predictor(following)
+            with np.errstate(over="ignore", invalid="ignore"):  # too long a step: inf is above any bound
+                value = self.problem.loss_value(predictor)
+            if not self.halving or self.eta < 1e-300:
+                return following, predictor, value
+            step = following - theta
+            bound = loss + float(gradient @ step) + float(step @ step) / (2 * self.eta)
+            if value <= bound + 1e-14 * abs(loss):
+                return following, predictor, value
+            self.eta /= 2
 
 
 def stationarity_goal(problem: Problem, tol: float) -> float:
@@ -93,6 +135,6 @@ def stationarity_goal(problem: Problem, tol: float) -> float:
     >>> stationarity_goal(Problem(as_design(X, d), Quadratic(), y, d, L1().bind(2), 0.1), 0.01)
     0.015
     """
-    at_zero = problem.gradient(np.zeros(problem.design.shape[0]))
+    at_zero = problem.gradient(problem.origin())
     scale = float(np.max(np.abs(at_zero), initial=0.0)) or 1.0
     return max(tol, 50 * float(np.finfo(problem.design.dtype).eps)) * scale

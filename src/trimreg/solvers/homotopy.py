@@ -17,14 +17,12 @@ from __future__ import annotations
 import numpy as np
 
 
-def homotopy(inner, theta, *, growth=1.5, first=0.1, max_stages=48):
+def homotopy(inner, *, growth=1.5, first=0.1, max_stages=48):
     """Yield ``(theta, gradient, loss, weights)`` for rising gamma, ending at weights of zeros and ones.
 
     Parameters
     ----------
     inner : WorkingSetSolver
-    theta : ndarray
-        Where the first inner problem starts (not a parameter of what it finds: it is convex).
     growth, first : float
         gamma starts where the largest magnitude loses ``first`` of its weight, then grows by ``growth``.
     """
@@ -35,7 +33,7 @@ def homotopy(inner, theta, *, growth=1.5, first=0.1, max_stages=48):
     levels = penalty.thresholds(start, problem.alpha)
     positive = levels[(levels > 0) & np.isfinite(levels)]
     tol = min(1e-3, 0.05 * positive.min(initial=np.inf) / inner.scale)
-    gradient = None
+    theta, gradient = inner.null, inner.gradient_at_null
     for _ in range(max_stages):
         threshold = penalty.thresholds(weights, problem.alpha)
         theta, gradient, loss, _ = inner.solve(theta, threshold, tol=tol, gradient=gradient)

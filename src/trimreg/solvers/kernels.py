@@ -14,7 +14,8 @@ from numba import njit
 def coordinate_descent(gram, gradient, theta, threshold, positive, max_epochs, tol):
     r"""Cyclic coordinate descent on ``q(theta) + sum_j t_j |theta_j|`` with Hessian ``gram``.
 
-    ``theta`` and ``gradient`` (of the quadratic part) are updated in place. Stops when no coordinate
+    ``theta`` and ``gradient`` (of the quadratic part) are updated in place; coordinates flagged in
+    ``positive`` stay at or above 0. Stops when no coordinate
     moved its subgradient by more than ``tol`` in an epoch. Returns the epochs done.
     """
     m = theta.size
@@ -29,7 +30,7 @@ def coordinate_descent(gram, gradient, theta, threshold, positive, max_epochs, t
             t = threshold[j]
             if z > t:
                 new = (z - t) / curvature
-            elif z < -t and not positive:
+            elif z < -t and not positive[j]:
                 new = (z + t) / curvature
             else:
                 new = 0.0

@@ -13,9 +13,10 @@ are three parts:
 two more starts, a path of rising alpha (:mod:`trimreg.solvers.path`) and a best subset, larger splices,
 more swaps tried and more kicks.
 
-Above the exact-penalty threshold the weighted lasso is zero, so the start is taken at a smaller alpha
-and part 3 is the search over subsets (:mod:`trimreg.solvers.subset`), which scores every single swap
-exactly: the result is then 1-swap optimal, and says so.
+Above the exact-penalty threshold the weighted lasso is zero, so the start is taken at a smaller alpha. For single
+coefficients and least squares part 3 is then the search over subsets (:mod:`trimreg.solvers.subset`), which scores
+every single swap exactly: the result is 1-swap optimal, and says so. For other losses, and for groups, part 3
+searches the quadratic model of the loss at the point reached, and keeps what the loss itself confirms.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from ..penalties.base import largest_violation
 from .driver import Step
 from .exchange import descend, kick
 from .firstorder import feasible_start
+from .groupsearch import GroupSearch
 from .homotopy import homotopy
 from .path import rising_alpha
 from .polish import SoftSearch
 from .problem import Problem
 from .subset import SubsetSearch
-from .workingset import WorkingSetSolver
+from .workingset import GramSolver, WorkingSetSolver
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,8 @@ def _normalized(problem, norms, theta0, tol, rng, effort):
     if problem.penalty.n_free is None:
         yield from _majorize_minimize(inner, theta0)
         return
-    if not problem.loss.constant_curvature:
-        yield from _trimmed_general(inner, theta0, effort)
+    if not problem.loss.constant_curvature or problem.penalty.norm.q is not None:
+        yield from _trimmed_general(inner, theta0, rng, effort)
         return
     yield from _trimmed_quadratic(inner, norms, theta0, rng, effort)
 
@@ -102,10 +104,10 @@ def _majorize_minimize(inner, theta, weights=None, gradient=None):
     """Weights, inner problem, weights, ... until the weights of the solution leave it optimal."""
     problem, penalty = inner.problem, inner.problem.penalty
     if theta is None:
-        theta = np.zeros(problem.n_features)
+        theta = inner.null
         if weights is None and penalty.n_free is None:
             # theta = 0 gives a folded concave penalty its full weights: the first problem is the lasso
-            weights, gradient = penalty.weights(theta, problem.alpha), inner.gradient_at_zero
+            weights, gradient = penalty.weights(theta, problem.alpha), inner.gradient_at_null
     if weights is None:
         gradient = problem.gradient(problem.predictor(theta))
         weights = problem.weights(theta, gradient)
@@ -118,7 +120,7 @@ def _majorize_minimize(inner, theta, weights=None, gradient=None):
         previous, objective = objective, loss + penalty.value(theta, problem.alpha)
         weights = problem.weights(theta, gradient)
         threshold = penalty.thresholds(weights, problem.alpha)
-        worst = largest_violation(theta, gradient, threshold, problem.positive)
+        worst = largest_violation(theta, gradient, threshold, problem.positive, penalty.norm)
         # The second test is rounding's: F cannot fall any more although the tolerance asks for it.
         done = solved and (worst <= inner.goal or objective > previous - 1e-14 * abs(previous))
         message = f"largest violation {worst:.3g}, goal {inner.goal:.3g}"
@@ -127,12 +129,65 @@ def _majorize_minimize(inner, theta, weights=None, gradient=None):
             return
 
 
-def _trimmed_general(inner, theta0, effort):
-    """Trimming a loss whose curvature changes: start and MM, without exchanges."""
+# -- trimmed: any loss, single coefficients or groups ---------------------------------------------------
+
+
+def _trimmed_general(inner, theta0, rng, effort):
+    """Start, MM, and exchanges on the quadratic model at the local minimum that MM has found."""
+    problem, penalty = inner.problem, inner.problem.penalty
     theta, weights = theta0, None
     if theta0 is None:
         theta, _, weights = yield from _start(inner, effort)
-    yield from _majorize_minimize(inner, theta, weights)
+    if weights is not None and problem.alpha >= problem.exact_threshold():
+        theta = np.where(penalty.norm.spread(weights > 0), 0.0, theta)
+    best = yield from _settled(inner, theta, weights)
+    searchable = effort.exchanges and penalty.n_free > 0 and not np.any(problem.positive)
+    kicks = effort.kicks
+    while searchable and best.converged:
+        proposal = _search_model(inner, best, rng, effort, kicks)
+        if proposal is not None:
+            rival = yield from _settled(inner, *proposal, incumbent=best)
+            if rival.objective < best.objective - 1e-9 * abs(best.objective):
+                best = rival
+                continue
+        if kicks == 0 or proposal is None:
+            break
+        kicks = 0  # the model is trusted near the point only: once more without leaps
+    yield best
+
+
+def _settled(inner, theta, weights, incumbent=None):
+    """The last step of MM from there; a generator of steps, which show the incumbent if there is one."""
+    for step in _majorize_minimize(inner, theta, weights):
+        shown = step if incumbent is None else incumbent
+        yield replace(shown, converged=False, message="exchanging" if incumbent else step.message)
+    return step
+
+
+def _search_model(inner, best, rng, effort, kicks):
+    """``(theta, weights)`` to go on from, if the quadratic model at ``best`` has a lower local minimum."""
+    problem, penalty, norm = inner.problem, inner.problem.penalty, inner.norm
+    predictor = problem.predictor(best.theta)
+    gradient, loss = problem.gradient(predictor), problem.loss_value(predictor)
+    levels = penalty.levels(problem.alpha)
+    usable = inner.alive & np.isfinite(levels)
+    free = np.flatnonzero((best.weights == 0) & (levels > 0) & usable)
+    inside = usable & ((norm.lengths(best.theta) > 0) | (levels == 0))
+    inside[free] = True
+    outside = np.flatnonzero(usable & ~inside)
+    room = max(100, 2 * free.size) if norm.q is None else max(50, 2 * free.size)
+    if outside.size > room:
+        pull = norm.dual_lengths(gradient)[outside] / levels[outside]
+        outside = outside[np.argpartition(-pull, room)[:room]]
+    inside[outside] = True
+    model = GramSolver(inner, np.flatnonzero(inside), best.theta, gradient, loss, predictor)
+    search = (SoftSearch if norm.q is None else GroupSearch)(model, best.theta, free, gradient)
+    before = search.objective
+    for _ in _exchange(search, rng, effort, kicks):
+        pass
+    if not search.objective < before - 1e-9 * abs(before):
+        return None
+    return search.theta, _weights_at(problem, search.theta, search.free)
 
 
 # -- trimmed least squares ------------------------------------------------------------------------------
@@ -147,12 +202,12 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
         theta, gradient = theta0, problem.gradient(problem.predictor(theta0))
     weights = problem.weights(theta, gradient)
     free = problem.free_set(theta, gradient)
-    if penalty.n_free >= np.count_nonzero(problem.d) and not problem.positive:
-        nothing = 1e-12 * problem.loss_value(np.zeros_like(problem.y))
+    if penalty.n_free >= np.count_nonzero(problem.d) and not np.any(problem.positive):
+        nothing = 1e-12 * problem.loss_value(problem.origin())
         for step in _interpolate(inner, norms, free):  # a perfect fit has no better one
             yield replace(step, swap_optimal=True if step.objective <= nothing else None)
         return
-    searchable = not problem.positive and effort.exchanges and penalty.n_free > 0
+    searchable = not np.any(problem.positive) and effort.exchanges and penalty.n_free > 0
     if not searchable:
         if exact:
             theta = np.where(weights > 0, 0.0, theta)
@@ -225,7 +280,7 @@ def _where(search):
 def _weights_at(problem, theta, free):
     """The weights at theta; zeros of the free set come first among zeros."""
     first = np.zeros_like(theta)
-    first[free] = -1.0
+    first[problem.penalty.norm.coordinates(free)] = -1.0
     return problem.weights(theta, first)
 
 
@@ -235,8 +290,7 @@ def _start(inner, effort):
     alpha = min(problem.alpha, _start_alpha(inner)) if penalty.n_free else problem.alpha
     softened = inner.at_alpha(alpha)
     if effort.homotopy and alpha == problem.alpha:
-        zero = np.zeros(problem.n_features)
-        for theta, gradient, loss, weights in homotopy(softened, zero):  # noqa: B007 - the last is used
+        for theta, gradient, loss, weights in homotopy(softened):  # noqa: B007 - the last is used
             yield Step(theta, weights, loss + penalty.value(theta, alpha), message="homotopy")
         if effort.rivals:
             theta, gradient = rising_alpha(softened, theta, gradient)
@@ -250,16 +304,17 @@ def _start(inner, effort):
 
 def _start_alpha(inner) -> float:
     """Where a start is taken when alpha itself is too large for one: a part of the alpha that zeroes all."""
-    factor = inner.problem.penalty.thresholds(np.ones(inner.problem.n_features), 1.0)
+    factor = inner.problem.penalty.levels(1.0)
     regular = (factor > 0) & np.isfinite(factor)
-    return 0.3 * np.max(np.abs(inner.gradient_at_zero[regular]) / factor[regular], initial=0.0)
+    pull = inner.norm.dual_lengths(inner.gradient_at_null)
+    return 0.3 * np.max(pull[regular] / factor[regular], initial=0.0)
 
 
 def _lasso_start(inner, tol, rounds=5):
     """The weighted lasso, then some steps of MM: ``(theta, gradient, loss, weights)``."""
     problem, penalty = inner.problem, inner.problem.penalty
-    theta, gradient = np.zeros(problem.n_features), inner.gradient_at_zero
-    weights = np.ones(problem.n_features)
+    theta, gradient = inner.null, inner.gradient_at_null
+    weights = np.ones(inner.norm.count)
     for _ in range(rounds):
         threshold = penalty.thresholds(weights, problem.alpha)
         theta, gradient, loss, _ = inner.solve(theta, threshold, tol=tol, gradient=gradient)

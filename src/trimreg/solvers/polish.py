@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..penalties.base import largest_violation
 from . import linalg
 from .exchange import Exchanges
 from .kernels import best_swaps
@@ -49,9 +48,10 @@ class SoftSearch:
     def __init__(self, inner, theta, free, gradient=None):
         self.inner = inner
         self.problem = inner.problem
-        self.levels = self.problem.penalty.thresholds(np.ones(self.problem.n_features), self.problem.alpha)
+        self.norm = self.problem.penalty.norm
+        self.levels = self.problem.penalty.levels(self.problem.alpha)
         # Below this a difference is rounding: where F is all but 0 there would be no end to "improving" it.
-        self.negligible = 1e-12 * self.problem.loss_value(np.zeros_like(self.problem.y))
+        self.negligible = 1e-12 * abs(self.problem.loss_value(self.problem.origin()))
         self.theta, self.gradient = theta, gradient
         self.move_to(free)
 
@@ -89,8 +89,8 @@ class SoftSearch:
             theta, gradient, self.loss, _ = inner.solve(theta, threshold, gradient=gradient)
             previous, objective = objective, self.loss + penalty.value(theta, problem.alpha)
             threshold = penalty.thresholds(problem.weights(theta, gradient), problem.alpha)
-            on = inner.alive
-            worst = largest_violation(theta[on], gradient[on], threshold[on], problem.positive)
+            residual = self.norm.residual(theta, gradient, threshold, problem.positive)
+            worst = np.max(np.abs(residual), initial=0.0, where=self.norm.spread(inner.alive))
             # The second test is rounding's: no descent is left.
             if worst <= inner.goal or not objective < previous * (1 - 1e-13):
                 break
@@ -124,8 +124,9 @@ class SoftSearch:
         if O.size:
             cross = self.inner.pool.block(O, self._active)
             link = cross @ inverse
-            spare = 1.0 - np.einsum("ij,ij->i", cross, link)
-            spare[spare < 1e-9] = 0.0
+            diagonal = self.inner.pool.diagonal(O)
+            spare = diagonal - np.einsum("ij,ij->i", cross, link)
+            spare[spare < 1e-9 * diagonal] = 0.0
             pull = -self.gradient[O]
             np.divide(pull**2, 2.0 * spare, out=entry, where=spare > 0)
             diagonal = np.diagonal(inverse)[: S.size].copy()

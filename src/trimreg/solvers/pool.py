@@ -46,6 +46,10 @@ class GramPool:
         self.place[new] = np.arange(old, members.size)
         self.members = members
 
+    def diagonal(self, W: np.ndarray) -> np.ndarray:
+        place = self._places(W)
+        return self._store[place, place]
+
     def block(self, rows: np.ndarray, cols: np.ndarray | None = None) -> np.ndarray:
         """The contiguous block of the Gram matrix for these columns of the design."""
         place = self._places(rows)
@@ -57,3 +61,17 @@ class GramPool:
             self.require(W)
             place = self.place[W]
         return place
+
+
+class FixedPool(GramPool):
+    """A Gram matrix that is there already, of the columns U: that of the quadratic model at a point."""
+
+    def __init__(self, U, gram, n_features):
+        self.members = U
+        self.place = np.full(n_features, -1, dtype=np.intp)
+        self.place[U] = np.arange(U.size)
+        self._store = gram
+
+    def require(self, W):
+        if self.place[W].min(initial=0) < 0:
+            raise ValueError("a column is asked for that the quadratic model does not have")

@@ -13,7 +13,11 @@ from ..penalties.base import PenaltyProtocol
 
 @dataclass(frozen=True)
 class Problem:
-    r"""Minimize :math:`F(\theta) = L(Z\theta) + P_\alpha(\theta)`, over ``theta >= 0`` if ``positive``."""
+    r"""Minimize :math:`F(\theta) = L(Z\theta) + P_\alpha(\theta)`, over ``theta >= 0`` where ``positive``.
+
+    ``positive`` is for all coordinates or an array of flags. Arrays of weights and thresholds have an entry for
+    every part of the penalty's norm: a coefficient, or a group of them.
+    """
 
     design: Design
     loss: Loss
@@ -21,7 +25,7 @@ class Problem:
     d: np.ndarray  # sample weights, summing to one
     penalty: PenaltyProtocol  # bound to the design's number of features
     alpha: float
-    positive: bool = False
+    positive: bool | np.ndarray = False
 
     def at(self, alpha: float) -> Problem:
         """The same problem for another alpha."""
@@ -34,6 +38,11 @@ class Problem:
     def predictor(self, theta):
         return self.design.matvec(theta)
 
+    def origin(self):
+        """The linear predictor of theta = 0."""
+        outputs = self.loss.n_outputs
+        return np.zeros(self.y.shape[0] if outputs == 1 else (self.y.shape[0], outputs))
+
     def loss_value(self, eta):
         return self.loss.value(eta, self.y, self.d)
 
@@ -41,37 +50,42 @@ class Problem:
         """Gradient of the loss in theta at the linear predictor ``eta``: one pass over X."""
         return self.design.rmatvec(self.loss.gradient(eta, self.y, self.d))
 
+    def hessian(self, eta, W):
+        """The Hessian of the loss in theta, on the coordinates W."""
+        return self.loss.gram(self.design, W, eta, self.y, self.d)
+
     def weights(self, theta, gradient):
         """The penalty's weights at theta. Ties, zeros above all, go to the larger gradient.
 
         Under ``theta >= 0`` only its negative part counts: a coordinate at 0 that its constraint holds
         back has nothing to gain from being free.
         """
-        pull = np.minimum(gradient, 0.0) if self.positive else gradient
+        pull = gradient
+        if np.any(self.positive):
+            pull = np.where(self.positive, np.minimum(gradient, 0.0), gradient)
         return self.penalty.weights(theta, self.alpha, pull)
 
     def free_set(self, theta, gradient):
-        """The coordinates that a trimmed penalty frees at theta; those it never penalizes are not counted."""
-        levels = self.penalty.thresholds(np.ones_like(theta), 1.0)
-        return np.flatnonzero((self.weights(theta, gradient) == 0) & (levels > 0))
+        """The parts that a trimmed penalty frees at theta; those it never penalizes are not counted."""
+        return np.flatnonzero((self.weights(theta, gradient) == 0) & (self.penalty.levels(1.0) > 0))
 
     def objective(self, theta, eta=None):
         eta = self.predictor(theta) if eta is None else eta
         return self.loss_value(eta) + self.penalty.value(theta, self.alpha)
 
     def lipschitz(self) -> float:
-        r"""The constant :math:`L_f` of the gradient: ``curvature bound * ||Z' diag(d) Z||_2``.
+        r"""The constant :math:`L_f` of the gradient: ``curvature bound * ||Z' diag(d) Z||_2``; inf without a bound.
 
         The largest eigenvalue is taken by Lanczos to machine precision, so that ``1/L_f`` is a step
         for which the paper's theorem holds.
         """
+        bound = self.loss.curvature_bound
+        return bound * self.spectral_norm() if np.isfinite(bound) else np.inf
+
+    def spectral_norm(self) -> float:
+        """The largest eigenvalue of ``Z' diag(d) Z`` (1 if it is 0: a gradient that never changes)."""
         from scipy.sparse.linalg import LinearOperator, eigsh
 
-        if not np.isfinite(self.loss.curvature_bound):
-            raise ValueError(
-                f"the loss {self.loss.name!r} has no bounded curvature, so there is no default step; "
-                "give eta= or use solver='mm'"
-            )
         p = self.n_features
         if p <= 2:
             hessian = self.design.gram(np.arange(p), self.d, np.arange(p))
@@ -79,39 +93,42 @@ class Problem:
         else:
             norms = self.design.column_norms(self.d)
             unit = float(norms.max())
-            if unit == 0.0:  # a gradient that never changes: any constant will do
-                return self.loss.curvature_bound
-            normal = LinearOperator(  # of columns divided by the longest, so that nothing overflows
-                (p, p),
-                matvec=lambda v: self.design.rmatvec(self.d * self.design.matvec(v.ravel() / unit)) / unit,
-                dtype=float,
-            )
+            if unit == 0.0:
+                return 1.0
+
+            def normal_product(v):  # of columns divided by the longest, so that nothing overflows
+                eta = self.design.matvec(v.ravel() / unit)
+                return self.design.rmatvec((self.d * eta.T).T) / unit
+
+            normal = LinearOperator((p, p), matvec=normal_product, dtype=float)
             # Unequal entries, lest the start be orthogonal to the eigenvector of mirrored columns.
             start = (norms / unit + 1e-3) * (1.0 + 0.5 * np.cos(np.arange(p)))
             largest = float(eigsh(normal, k=1, v0=start / np.linalg.norm(start))[0][0]) * unit**2
-        return (largest if largest > 0 else 1.0) * self.loss.curvature_bound
+        return largest if largest > 0 else 1.0
 
     def exact_threshold(self) -> float:
-        r"""The alpha above which every local minimum of trimmed least squares has at most h nonzeros.
+        r"""The alpha above which every local minimum of a trimmed problem has at most h nonzeros.
 
-        A penalized nonzero j has ``alpha f_j = |z_j' D r| <= ||z_j||_D ||y||_D``, since a local minimum has a
-        residual no longer than y's: beyond ``max_j ||z_j||_D ||y||_D / f_j`` there is none. Features
-        with factor 0 are not counted.
+        A penalized nonzero j has ``alpha f_j = |z_j' g|`` with g the gradient of the loss in the predictor. A
+        local minimum minimizes a convex problem in which 0 is feasible, so its loss is at most that of 0, and
+        there ``||g/d||_D`` is at most the loss's ``slope_bound``: beyond ``max_j ||z_j||_D slope_bound / f_j``
+        there is none. For least squares the bound is ``||y||_D``. For a group ``|z_j' g|`` is the dual norm of
+        its products, at most that of its column norms. Parts with factor 0 are not counted.
         """
-        factor = self.penalty.thresholds(np.ones(self.n_features), 1.0)
+        factor = self.penalty.levels(1.0)
         regular = (factor > 0) & np.isfinite(factor)
-        norms = self.design.column_norms(self.d)[regular]
-        length = np.sqrt(2.0 * self.loss_value(np.zeros_like(self.y)))
-        return float(length * np.max(norms / factor[regular], initial=0.0))
+        norms = self.penalty.norm.dual_lengths(self.design.column_norms(self.d))
+        slope = self.loss.slope_bound(self.y, self.d)
+        return float(slope * np.max(norms[regular] / factor[regular], initial=0.0))
 
     def normalized(self) -> tuple[Problem, np.ndarray]:
-        """The same problem for columns of norm one, and the norms.
+        """The same problem for columns of norm one (of mean square one in a group), and the norms.
 
         Coefficients of the new problem are the old ones times the norms; the magnitudes ``r_j`` and
         the penalty do not change. Gram matrices then have a unit diagonal, whatever the
         units of X. A column of zeros keeps norm 1 here and a zero diagonal.
         """
-        norms = self.design.column_norms(self.d)
+        norms = self.penalty.norm.common(self.design.column_norms(self.d))
         norms = np.where(norms > 0, norms, 1.0)
         design = self.design.rescaled(1.0 / norms)
         return replace(self, design=design, penalty=self.penalty.rescaled(norms)), norms

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .driver import Step
-from .firstorder import feasible_start, positive_number, stationarity_goal, step_size
+from .firstorder import StepSize, feasible_start, positive_number, stationarity_goal
 
 
 class Point(NamedTuple):
@@ -30,6 +30,7 @@ class Point(NamedTuple):
 
     theta: np.ndarray
     predictor: np.ndarray
+    loss: float
     objective: float
 
 
@@ -86,16 +87,19 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, accelerate=False):
 
 def _proximal_gradient(problem, theta, tol, eta, accelerate):
     penalty, alpha, positive = problem.penalty, problem.alpha, problem.positive
-    eta = step_size(problem, eta)
     goal = stationarity_goal(problem, tol)
 
-    def step_from(theta, gradient):
-        x = penalty.prox(theta - eta * gradient, alpha, eta, positive)
-        predictor = problem.predictor(x)
-        return Point(x, predictor, problem.loss_value(predictor) + penalty.value(x, alpha))
+    def step_from(theta, loss, gradient):
+        def proximal_step(eta):
+            return penalty.prox(theta - eta * gradient, alpha, eta, positive)
+
+        x, predictor, loss = step.take(theta, loss, gradient, proximal_step)
+        return Point(x, predictor, loss, loss + penalty.value(x, alpha))
 
     predictor = problem.predictor(theta)
-    point = before = Point(theta, predictor, problem.objective(theta, predictor))
+    loss = problem.loss_value(predictor)
+    point = before = Point(theta, predictor, loss, loss + penalty.value(theta, alpha))
+    step = StepSize(problem, eta, predictor)
     gradient = gradient_before = problem.gradient(predictor)
     t = 1.0
     while True:
@@ -105,24 +109,23 @@ def _proximal_gradient(problem, theta, tol, eta, accelerate):
             momentum = (t_last - 1.0) / t
         if momentum > 0.0:
             y = point.theta + momentum * (point.theta - before.theta)
+            predictor_y = point.predictor + momentum * (point.predictor - before.predictor)
             if problem.loss.constant_curvature:  # the gradient is affine in theta: no pass over X
                 gradient_y = gradient + momentum * (gradient - gradient_before)
             else:
-                gradient_y = problem.gradient(
-                    point.predictor + momentum * (point.predictor - before.predictor)
-                )
-            following = step_from(y, gradient_y)
+                gradient_y = problem.gradient(predictor_y)
+            following = step_from(y, problem.loss_value(predictor_y), gradient_y)
             moved = following.theta - point.theta
             # A fall in proportion to the move makes the moves summable and so the limit stationary; a
             # bare comparison would not. What rounding adds to an objective is forgiven.
-            enough = 1e-4 / (2 * eta) * float(moved @ moved) - 4e-16 * abs(point.objective)
+            enough = 1e-4 / (2 * step.eta) * float(moved @ moved) - 4e-16 * abs(point.objective)
             if not following.objective <= point.objective - enough:
-                following = step_from(point.theta, gradient)
+                following = step_from(point.theta, point.loss, gradient)
                 t = 1.0
             elif float((y - following.theta) @ moved) > 0.0:
                 t = 1.0
         else:
-            following = step_from(point.theta, gradient)
+            following = step_from(point.theta, point.loss, gradient)
         before, point = point, following
         gradient_before, gradient = gradient, problem.gradient(point.predictor)
 

@@ -13,10 +13,10 @@ class SolverResult:
 
     Attributes
     ----------
-    coef : ndarray of shape (n_features,)
+    coef : ndarray of shape (n_features,) or (n_outputs, n_features)
         Coefficients, in the units of X.
-    intercept : float
-    weights : ndarray of shape (n_features,)
+    intercept : float or ndarray of shape (n_outputs,)
+    weights : ndarray of shape (n_features,) or (n_groups,)
         The trimming weights w: 0 free, 1 penalized.
     objective : float
         ``F`` at the solution, in the scaling that was solved (standardized if so asked).
@@ -36,6 +36,8 @@ class SolverResult:
         The solution in the scaling that was solved; ``coef`` is this in the units of X.
     alpha : float
         The number used.
+    outliers : ndarray of int
+        The samples that were left out; none unless ``n_outliers`` was asked for.
     """
 
     coef: np.ndarray
@@ -50,3 +52,4 @@ class SolverResult:
     swap_optimal: bool | None = None
     theta: np.ndarray | None = field(default=None, repr=False)
     alpha: float = 0.0
+    outliers: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.intp), repr=False)

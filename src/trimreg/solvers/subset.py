@@ -88,11 +88,11 @@ class SubsetSearch:
     def __init__(self, inner, free, universe=None):
         self.inner = inner
         problem = inner.problem
-        limits = problem.penalty.thresholds(np.ones(problem.n_features), 1.0)
+        limits = problem.penalty.levels(1.0)
         self.complete = self.certifies = (
             universe is None
         )  # "no swap is left" means something over all columns only
-        self.energy = 2.0 * problem.loss_value(np.zeros_like(problem.y))
+        self.energy = 2.0 * problem.loss_value(problem.origin())
         self.size = problem.penalty.n_free
         self.n_features = problem.n_features
         self.universe = np.arange(problem.n_features) if universe is None else universe

@@ -1,15 +1,17 @@
-r"""The inner problem: a weighted l1 problem, solved by working sets to a certificate.
+r"""The inner problem: a weighted sum of lengths, solved by working sets to a certificate.
 
-.. math:: \min_\theta\; L(Z\theta) + \sum_j t_j |\theta_j|, \qquad 0 \le t_j \le \infty.
+.. math:: \min_\theta\; L(Z\theta) + \sum_j t_j \|\theta_j\|, \qquad 0 \le t_j \le \infty,
 
-A round costs one pass over X: the gradient at the current point says which coordinates violate
-their optimality condition. They join the support and the unpenalized coordinates in a working set W, and the
+over parts ``theta_j`` that are single coefficients or groups. A round costs one pass over X: the gradient at the
+current point says which coordinates violate their optimality condition. They join the support and the unpenalized coordinates in a working set W, and the
 quadratic model of L on W is minimized in Gram coordinates, where X is not touched at all. The loop ends
 when the true gradient shows no violation above the tolerance, so rounding in the Gram matrix cannot
 pass for convergence: it is corrected by the next round, as in iterative refinement.
 
 On W, coordinate descent finds the support and signs; a Newton step on the support, unpenalized block
-included, then ends what coordinate descent would crawl over.
+included, then ends what coordinate descent would crawl over. Groups have their own block minimizer
+(:mod:`trimreg.solvers.groupblock`). Where the curvature changes with theta the model is a Newton model, and a
+line search makes sure of descent: proximal Newton.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..penalties.base import largest_violation, subgradient_residual
+from ..penalties.base import largest_violation
 from . import linalg
 from .kernels import coordinate_descent
-from .pool import GramPool
+from .pool import FixedPool, GramPool
 from .problem import Problem
 
 _EPOCHS = 50
+_FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
 
 
 def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
@@ -33,7 +36,7 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
 
     Unpenalized coordinates belong to the support whatever their value and may change sign.
     """
-    free = (threshold == 0) & (np.diagonal(gram) > 0) & (not positive)
+    free = (threshold == 0) & (np.diagonal(gram) > 0) & ~np.asarray(positive)
     for _ in range(max_drops):
         active = np.flatnonzero((theta != 0) | free)
         if active.size == 0:
@@ -59,8 +62,9 @@ def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=1
 
     Returns whether the conditions hold within ``tol``; rounding in a singular G can keep them from it.
     """
+    held = np.full(theta.size, positive)
     for _ in range(max_rounds):
-        epochs = coordinate_descent(gram, gradient, theta, threshold, positive, _EPOCHS, tol)
+        epochs = coordinate_descent(gram, gradient, theta, threshold, held, _EPOCHS, tol)
         if epochs == _EPOCHS or largest_violation(theta, gradient, threshold, positive) > tol:
             newton_on_support(gram, gradient, theta, threshold, positive)
             if not largest_violation(theta, gradient, threshold, positive) <= tol:
@@ -69,8 +73,20 @@ def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=1
     return False
 
 
+def minimize_parts(problem, parts, gram, gradient, theta, threshold, tol):
+    """:func:`minimize_block` for these parts of the problem's norm, single coefficients or groups."""
+    norm = problem.penalty.norm
+    if norm.q is None:
+        positive = problem.positive[parts] if np.ndim(problem.positive) else problem.positive
+        return minimize_block(gram, gradient, theta, threshold, positive, tol)
+    from .groupblock import minimize_group_block
+
+    starts = np.concatenate([[0], np.cumsum(norm.sizes[parts])])
+    return minimize_group_block(gram, gradient, theta, starts, threshold, norm.q, tol)
+
+
 class Solution(NamedTuple):
-    """The solution of a weighted l1 problem, with what was computed on the way."""
+    """The solution of a weighted problem, with what was computed on the way."""
 
     theta: np.ndarray
     gradient: np.ndarray
@@ -79,27 +95,46 @@ class Solution(NamedTuple):
 
 
 class WorkingSetSolver:
-    """Solves a sequence of weighted l1 problems that differ in their thresholds only.
+    """Solves a sequence of weighted problems that differ in their thresholds only.
 
     Parameters
     ----------
     problem : Problem
         In normalized coordinates (:meth:`Problem.normalized`).
     tol : float
-        Largest violation of an optimality condition, relative to the largest gradient at 0.
+        Largest violation of an optimality condition, relative to the largest gradient at the null model: at 0,
+        or with what is never penalized fitted, where the loss is not quadratic.
     """
 
     def __init__(self, problem: Problem, tol: float, max_rounds: int = 1000):
         self.problem = problem
+        self.norm = problem.penalty.norm
         self.max_rounds = max_rounds
-        zero = np.zeros(problem.n_features)
-        self.gradient_at_zero = problem.gradient(problem.predictor(zero))
+        self.gradient_at_zero = problem.gradient(problem.origin())
         self.scale = float(np.max(np.abs(self.gradient_at_zero), initial=0.0)) or 1.0
-        self.tol = max(tol, 50 * np.finfo(float).eps)
+        self.tol = max(tol, _FINEST)
         self.goal = self.scale * self.tol
-        self.alive = problem.design.column_norms(problem.d) > 0
-        constant = problem.loss.constant_curvature
-        self.pool = GramPool(problem.design, problem.d) if constant else None
+        self.alive = self.norm.largest_in_part(problem.design.column_norms(problem.d)) > 0
+        self.null, self.gradient_at_null = np.zeros(problem.n_features), self.gradient_at_zero
+        self.pool = None
+        if problem.loss.constant_curvature:
+            self.pool = GramPool(problem.design, problem.d)
+        else:
+            self._fit_null(tol)
+
+    def _fit_null(self, tol):
+        """Only what is never penalized, the intercept above all: gradients at 0 say little without it."""
+        levels = self.problem.penalty.levels(1.0)
+        if not ((levels == 0) & self.alive).any():
+            return
+        alone = np.where(levels == 0, 0.0, np.inf)
+        self.null, self.gradient_at_null, *_ = self.solve(self.null, alone, tol=1e-2 * tol)
+        penalized = self.norm.spread((levels > 0) & np.isfinite(levels))
+        largest = float(np.max(np.abs(self.gradient_at_null[penalized]), initial=0.0))
+        # A null model that fits perfectly leaves rounding: no goal is set by it.
+        if largest > 1e-9 * self.scale:
+            self.scale = largest
+            self.goal = self.scale * self.tol
 
     def at_alpha(self, alpha: float) -> WorkingSetSolver:
         """This solver for another alpha; the Gram pool and all else that does not depend on it is shared."""
@@ -110,26 +145,31 @@ class WorkingSetSolver:
     def solve(self, theta, threshold, *, tol=None, gradient=None) -> Solution:
         """The minimizer from a warm start, whose gradient need not be computed again if it is given."""
         problem = self.problem
-        goal = self.goal if tol is None else self.scale * max(tol, self.tol)
-        if np.any(theta[np.isinf(threshold)]):
-            theta, gradient = np.where(np.isinf(threshold), 0.0, theta), None
+        goal = self.goal if tol is None else self.scale * max(tol, _FINEST)
+        excluded = self.norm.spread(np.isinf(threshold))
+        if np.any(theta[excluded]):
+            theta, gradient = np.where(excluded, 0.0, theta), None
         eta = problem.predictor(theta)
         free = (threshold == 0) & self.alive
         for _ in range(self.max_rounds):
             if gradient is None:
                 gradient = problem.gradient(eta)
-            violation = np.abs(subgradient_residual(theta, gradient, threshold, problem.positive))
+            residual = self.norm.residual(theta, gradient, threshold, problem.positive)
+            violation = self.norm.largest_in_part(np.abs(residual))
             worst = float(np.max(violation, initial=0.0))
             if worst <= goal:
                 return Solution(theta, gradient, problem.loss_value(eta), True)
-            W = self._working_set(theta, free, violation, goal)
-            theta, eta = self._improve(theta, eta, gradient, threshold, W, max(0.3 * goal, 0.03 * worst))
+            parts = self._working_set(theta, free, violation, goal)
+            moved = self._improve(theta, eta, gradient, threshold, parts, max(0.3 * goal, 0.03 * worst))
+            if moved is None:  # no descent is left that rounding does not hide
+                return Solution(theta, gradient, problem.loss_value(eta), worst <= 1e3 * goal)
+            theta, eta = moved
             gradient = None
         return Solution(theta, problem.gradient(eta), problem.loss_value(eta), False)
 
     def _working_set(self, theta, free, violation, goal):
-        """The support, the free coordinates, and as many again of the worst violators (at least 32)."""
-        kept = (theta != 0) | free
+        """The support, the free parts, and as many again of the worst violators (at least 32)."""
+        kept = (self.norm.lengths(theta) > 0) | free
         rank = np.where(kept, 0.0, violation)
         room = max(32, int(np.count_nonzero(kept)))
         candidates = np.flatnonzero(rank > goal)
@@ -138,18 +178,25 @@ class WorkingSetSolver:
         kept[candidates] = True
         return np.flatnonzero(kept)
 
-    def _improve(self, theta, eta, gradient, threshold, W, tol):
-        """One Newton model on W, and the step it allows."""
+    def _improve(self, theta, eta, gradient, threshold, parts, tol):
+        """One Newton model on these parts, and the step it allows; None if it allows none."""
         problem = self.problem
-        pool = self.pool or GramPool(problem.design, problem.loss.curvature(eta, problem.y, problem.d))
-        local = theta[W]
-        minimize_block(pool.block(W), gradient[W], local, threshold[W], problem.positive, tol)
-        following = theta.copy()
+        W = self.norm.coordinates(parts)
+        local, following = theta[W], theta.copy()
+        if self.pool is not None:
+            minimize_parts(problem, parts, self.pool.block(W), gradient[W], local, threshold[parts], tol)
+            following[W] = local
+            return following, problem.predictor(following)
+        hessian = problem.hessian(eta, W)
+        unit = (
+            float(np.diagonal(hessian).max(initial=0.0)) or 1.0
+        )  # so that its diagonal is of the order of 1
+        hessian /= unit
+        minimize_parts(
+            problem, parts, hessian, gradient[W] / unit, local, threshold[parts] / unit, tol / unit
+        )
         following[W] = local
-        eta_new = problem.predictor(following)
-        if problem.loss.constant_curvature:
-            return following, eta_new
-        return self._line_search(theta, eta, gradient, threshold, following, eta_new)
+        return self._line_search(theta, eta, gradient, threshold, following, problem.predictor(following))
 
     def _line_search(self, theta, eta, gradient, threshold, following, eta_new):
         """Backtracking on the weighted objective (Armijo, with the l1 part as in Lee et al. 2014)."""
@@ -158,54 +205,66 @@ class WorkingSetSolver:
         def value(point, predictor):
             with np.errstate(over="ignore"):  # too long a step: inf is never below the start
                 loss = self.problem.loss_value(predictor)
-            return loss + float(threshold[penalized] @ np.abs(point[penalized]))
+            return loss + penalty(point)
+
+        def penalty(point):
+            return float(threshold[penalized] @ self.norm.lengths(point)[penalized])
 
         start = value(theta, eta)
-        slope = float(gradient @ (following - theta)) + float(
-            threshold[penalized] @ (np.abs(following[penalized]) - np.abs(theta[penalized]))
-        )
+        slope = float(gradient @ (following - theta)) + penalty(following) - penalty(theta)
+        if not slope < 0:
+            return None
         step = 1.0
-        for _ in range(40):
-            point = theta + step * (following - theta)
+        for _ in range(50):
+            point = theta + step * (following - theta) if step < 1 else following
             predictor = eta + step * (eta_new - eta)
-            if value(point, predictor) <= start + 1e-4 * step * min(slope, 0.0):
+            if value(point, predictor) <= start + 1e-4 * step * slope:
                 return point, predictor
             step *= 0.5
-        return theta, eta
+        return None
 
 
 class GramSolver:
-    """The same for least squares on some columns only, in Gram coordinates: X is not touched.
+    """The same on some parts only, for the quadratic model at a point, in Gram coordinates: X is not touched.
 
-    It starts from a point of the whole problem and treats the gradient outside its columns as if it stood
-    still. What it finds is a point of the whole problem, with its true objective, though
-    columns outside may violate their conditions there.
+    For least squares the model is the loss itself: it starts from a point of the whole problem and treats the
+    gradient outside its parts as if it stood still. What it finds is a point of the whole problem, with its true
+    objective, though parts outside may violate their conditions there.
 
     Parameters
     ----------
     inner : WorkingSetSolver
-    columns : ndarray of int
+    parts : ndarray of int
         Must contain the support of ``theta``.
     theta, gradient, loss
         A point, the gradient and the value of the loss there.
+    predictor : ndarray, optional
+        At theta, where the curvature has to be computed.
     """
 
-    def __init__(self, inner: WorkingSetSolver, columns, theta, gradient, loss):
+    def __init__(self, inner: WorkingSetSolver, parts, theta, gradient, loss, predictor=None):
         self.problem, self.scale, self.tol, self.goal = inner.problem, inner.scale, inner.tol, inner.goal
-        self.pool = inner.pool
-        self.columns = columns
+        self.norm = inner.norm
+        self.parts = parts
+        self.columns = U = self.norm.coordinates(parts)
         self.alive = np.zeros_like(inner.alive)
-        self.alive[columns] = inner.alive[columns]
-        self._gram = inner.pool.block(columns)
+        self.alive[parts] = inner.alive[parts]
+        self.pool = inner.pool
+        if inner.pool is None:
+            self.pool = FixedPool(U, self.problem.hessian(predictor, U), self.problem.n_features)
+        self._gram = self.pool.block(U)
         self._theta, self._gradient, self._loss = theta, gradient, loss
 
-    def solve(self, theta, threshold, *, gradient=None) -> Solution:
+    def solve(self, theta, threshold, *, tol=None, gradient=None) -> Solution:
         U = self.columns
         local = theta[U]
         moved = local - self._theta[U]
         changed = np.flatnonzero(moved)
         slope = self._gradient[U] + moved[changed] @ self._gram[changed]
-        done = minimize_block(self._gram, slope, local, threshold[U], self.problem.positive, 0.3 * self.goal)
+        goal = self.goal if tol is None else self.scale * max(tol, _FINEST)
+        done = minimize_parts(
+            self.problem, self.parts, self._gram, slope, local, threshold[self.parts], 0.3 * goal
+        )
         moved = local - self._theta[U]
         loss = self._loss + 0.5 * float(moved @ (slope + self._gradient[U]))
         theta, gradient = self._theta.copy(), self._gradient.copy()

@@ -1,0 +1,45 @@
+"""Several linear predictors over one design: multi-task and multinomial models."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class MultiOutput:
+    """``theta -> Z Theta`` for K outputs, where the row of Theta of a feature is K consecutive entries of theta.
+
+    Coefficient k of feature j is entry ``j K + k``, so the coefficients of a feature are a group of consecutive
+    coordinates. Predictors are matrices of shape (n, K). X is read once a product, whatever K is.
+    """
+
+    def __init__(self, design, n_outputs: int):
+        self.inner = design
+        self.n_outputs = n_outputs
+        n, p = design.shape
+        self.shape = (n, p * n_outputs)
+        self.dtype = design.dtype
+
+    def rescaled(self, factor):
+        """``factor`` is the same for the coefficients of a feature."""
+        return MultiOutput(self.inner.rescaled(factor[:: self.n_outputs]), self.n_outputs)
+
+    def matvec(self, v):
+        return self.inner.matvec(v.reshape(-1, self.n_outputs))
+
+    def rmatvec(self, r):
+        return np.ascontiguousarray(self.inner.rmatvec(r)).ravel()
+
+    def gram(self, rows, d, cols):
+        """``rows`` and ``cols`` are whole features; outputs do not mix where the curvature is shared."""
+        K = self.n_outputs
+        features = cols[::K] // K
+        of_rows = features if rows is cols else rows[::K] // K
+        return np.kron(self.inner.gram(of_rows, d, features), np.eye(K))
+
+    def column_norms(self, d):
+        return np.repeat(self.inner.column_norms(d), self.n_outputs)
+
+    def original_units(self, theta):
+        """Coefficients of shape (K, p) and K intercepts."""
+        coef, intercept = self.inner.original_units(theta.reshape(-1, self.n_outputs))
+        return coef.T, intercept
