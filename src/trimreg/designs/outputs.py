@@ -32,9 +32,17 @@ class MultiOutput:
     def gram(self, rows, d, cols):
         """``rows`` and ``cols`` are whole features; outputs do not mix where the curvature is shared."""
         K = self.n_outputs
+        if K == 1:
+            return self.inner.gram(rows, d, cols)
         features = cols[::K] // K
         of_rows = features if rows is cols else rows[::K] // K
         return np.kron(self.inner.gram(of_rows, d, features), np.eye(K))
+
+    def columns(self, W):
+        """Of a single output: only there does a coordinate stand for a column."""
+        if self.n_outputs != 1:
+            raise ValueError(f"columns are those of one output; this design has {self.n_outputs}")
+        return self.inner.columns(W)
 
     def column_norms(self, d):
         return np.repeat(self.inner.column_norms(d), self.n_outputs)

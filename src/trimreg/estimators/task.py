@@ -113,8 +113,8 @@ def prepare(
     penalty = penalty.bind(p, loss.n_outputs)
     check.check_options(spec, options, penalty, positive)
     if alpha == "exact":
-        check.check_exact(loss, penalty)
-    theta0 = check.check_start(theta0, p, loss.n_outputs)
+        check.check_exact(loss, penalty, y, d)
+    theta0 = check.check_start(theta0, p, loss.n_outputs if loss.multi_output else None)
 
     centring = fit_intercept and loss.constant_curvature
     constant = fit_intercept and not centring
@@ -127,7 +127,7 @@ def prepare(
         if start is not None:
             intercept = np.broadcast_to(loss.null_predictor(y, d), loss.n_outputs)
             start = np.append(start, intercept)
-    if loss.n_outputs > 1:
+    if loss.multi_output:
         design = MultiOutput(design, loss.n_outputs)
     problem = Problem(design, loss, target, d, penalty, 0.0, positive)
     return Task(

@@ -182,9 +182,9 @@ def check_flag(name: str, value) -> bool:
     return bool(value)
 
 
-def check_start(theta0, n_features: int, n_outputs: int = 1) -> np.ndarray | None:
+def check_start(theta0, n_features: int, n_outputs: int | None = None) -> np.ndarray | None:
     """Coefficients to start from, in the units of X: a vector, or one row an output."""
-    if theta0 is None or n_outputs == 1:
+    if theta0 is None or n_outputs is None:
         return None if theta0 is None else check_vector("theta0", theta0, n_features, "feature")
     start = np.asarray(check_real("theta0", theta0), dtype=float)
     if start.shape != (n_outputs, n_features):
@@ -199,14 +199,14 @@ def check_choice(name: str, value, allowed) -> None:
         raise ValueError(f"{name} must be one of {list(allowed)}; got {value!r}")
 
 
-def check_exact(loss, penalty) -> None:
+def check_exact(loss, penalty, y, d) -> None:
     """That best subsets are what the problem is about."""
     if penalty.n_free is None:
         raise ValueError(
             "alpha='exact' is for trimmed penalties; give alpha as a number, "
             f"or a trimmed penalty in place of {type(penalty).__name__}"
         )
-    if not np.isfinite(loss.slope_bound(np.zeros(1), np.ones(1))):
+    if not np.isfinite(loss.slope_bound(y, d)):
         raise ValueError(
             f"alpha='exact' needs a loss with a slope_bound; with loss {loss.name!r} give alpha as a number"
         )

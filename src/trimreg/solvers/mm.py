@@ -341,5 +341,5 @@ def _interpolate(inner, norms, free):
     root, unit = np.sqrt(problem.d), norms[used]
     block = problem.design.columns(used).astype(float) * unit * root[:, None]
     theta = np.zeros(problem.n_features)
-    theta[used] = np.linalg.lstsq(block, root * problem.y, rcond=None)[0] * unit
+    theta[used] = np.linalg.lstsq(block, root * problem.y.ravel(), rcond=None)[0] * unit
     yield from _majorize_minimize(inner, theta, weights)

@@ -40,8 +40,8 @@ class Problem:
 
     def origin(self):
         """The linear predictor of theta = 0."""
-        outputs = self.loss.n_outputs
-        return np.zeros(self.y.shape[0] if outputs == 1 else (self.y.shape[0], outputs))
+        n = self.y.shape[0]
+        return np.zeros((n, self.loss.n_outputs) if self.loss.multi_output else n)
 
     def loss_value(self, eta):
         return self.loss.value(eta, self.y, self.d)
