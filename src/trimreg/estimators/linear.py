@@ -1,16 +1,22 @@
-"""What the estimators share: checked input, a call of :func:`solve`, fitted attributes."""
+"""What the estimators share: checked input, a call of the solver, fitted attributes, predictions, a summary."""
 
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..losses import get_loss
+from ..penalties import TrimmedL1
+from ..penalties.norms import partition
+from ..solvers import EFFORTS
 from . import validation as check
-from .solve import solve
+from .entry import fit_details
+from .solve import solve_with_task
+from .summary import Summary, fit_facts, summarize
 
 
-class LinearEstimator(RegressorMixin, BaseEstimator):
+class LinearEstimator(BaseEstimator):
     """A linear predictor fitted by :func:`trimreg.solve`. A subclass says with what."""
 
     def __sklearn_tags__(self):
@@ -18,9 +24,28 @@ class LinearEstimator(RegressorMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    # -- what a subclass says ---------------------------------------------------------------------
+
     def _arguments(self) -> dict:
         """The arguments of :func:`solve` that the constructor's parameters stand for."""
         raise NotImplementedError
+
+    def _target(self, y, sample_weight):
+        """The target and the weights that the loss takes, from what the user passes; checks are the loss's."""
+        return y, sample_weight
+
+    def _keep(self, task, details) -> None:
+        """Further fitted attributes."""
+
+    def _mean(self, eta):
+        """The mean of y that the linear predictor stands for."""
+        return eta
+
+    def _output_names(self):
+        """Labels of several outputs, or None."""
+        return None
+
+    # -- fit ---------------------------------------------------------------------------------------
 
     def fit(self, X, y, sample_weight=None):
         """Fit the model.
@@ -35,28 +60,58 @@ class LinearEstimator(RegressorMixin, BaseEstimator):
         -------
         self
         """
-        arguments = self._arguments()
         check.check_flag("warm_start", self.warm_start)
         X = X if hasattr(X, "shape") else check.check_real("X", X)
         validate_data(self, X, skip_check_array=True)  # names and number of features; solve checks the rest
-        theta0 = getattr(self, "coef_", None) if self.warm_start else None
-        if theta0 is not None and theta0.size != self.n_features_in_:
-            theta0 = None
-        result = solve(X, y, sample_weight=sample_weight, theta0=theta0, **arguments)
+        y, sample_weight = self._target(y, sample_weight)
+        arguments = self._arguments()
+        start = self._start(arguments["loss"], y)
+        result, task = solve_with_task(X, y, sample_weight=sample_weight, theta0=start, **arguments)
+        details = fit_details(task, result)
         self.result_ = result
         self.coef_ = result.coef
         self.intercept_ = result.intercept
         self.trim_weights_ = result.weights
-        self.support_ = np.flatnonzero(result.coef)
+        self.support_ = np.flatnonzero(np.atleast_2d(result.coef).any(axis=0))
         self.objective_ = result.objective
         self.stationarity_ = result.stationarity
         self.alpha_ = result.alpha
         self.n_iter_ = result.n_iter
+        self.outliers_ = result.outliers
+        self.entry_order_ = details.order
+        self.feature_deviation_ = details.deviation
+        groups = getattr(task.problem.penalty, "groups", None)
+        self._groups = None if groups is None else partition(groups, self.n_features_in_)
+        self._facts = {
+            "loss": task.problem.loss.name,
+            "n_samples": task.problem.y.shape[0],
+            "h": task.problem.penalty.n_free,
+        }
+        self._keep(task, details)
         return self
 
-    def _mean(self, eta):
-        """The mean of y that the linear predictor stands for."""
-        return eta
+    def _start(self, loss, y):
+        """The coefficients of the last fit, if a warm start is asked for and they fit the data."""
+        start = self.result_.coef if self.warm_start and hasattr(self, "result_") else None
+        if start is None or start.shape[-1] != self.n_features_in_:
+            return None
+        loss = get_loss(loss)
+        if not loss.multi_output:
+            return start if start.ndim == 1 else None
+        try:
+            outputs = loss.bound(np.asarray(y, dtype=float), None).n_outputs
+        except (TypeError, ValueError, IndexError):
+            return None  # a target that is about to be refused
+        return start if start.shape == (outputs, self.n_features_in_) else None
+
+    # -- predictions ---------------------------------------------------------------------------------
+
+    def _predictor(self, X):
+        """The linear predictor, of shape (n_samples,) or (n_samples, n_outputs)."""
+        check_is_fitted(self)
+        matrix = check.check_matrix(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return matrix @ self.coef_.T + np.asarray(self.intercept_, dtype=self.coef_.dtype)
 
     def predict(self, X):
         """Predicted means of the target.
@@ -67,9 +122,107 @@ class LinearEstimator(RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        """
+        return self._mean(self._predictor(X))
+
+    # -- summary -------------------------------------------------------------------------------------
+
+    def summary(self, max_rows=50) -> Summary:
+        """One table of the fitted model: a row a variable that is in it.
+
+        Parameters
+        ----------
+        max_rows : int or None, default=50
+            How many rows are drawn; None draws all.
+
+        Returns
+        -------
+        Summary
+            Prints as text; ``to_html``, ``to_latex``, ``to_frame`` and ``to_dict`` give the rest. Names,
+            coefficients, coefficients of columns of deviation one, the step at which forward selection takes
+            the variable (:mod:`trimreg.estimators.entry`), and whether it is free, penalized or always in.
         """
         check_is_fitted(self)
-        matrix = check.check_matrix(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
-        return self._mean(matrix @ self.coef_ + self.coef_.dtype.type(self.intercept_))
+        groups = self._groups
+        weights = self.trim_weights_ if groups is None else self.trim_weights_[groups]
+        coef = np.asarray(self.coef_, dtype=float)
+        coef = coef.ravel() if coef.shape[0] == 1 and coef.ndim == 2 else coef
+        intercept = np.asarray(self.intercept_, dtype=float)
+        outputs = self._output_names() if coef.ndim == 2 else None
+        result = self.result_
+        facts = fit_facts(
+            **self._facts,
+            n_features=self.n_features_in_,
+            alpha=self.alpha_,
+            objective=self.objective_,
+            stationarity=self.stationarity_,
+            intercept=intercept.item() if intercept.size == 1 else intercept,
+            converged=result.converged,
+            outputs=outputs,
+            swap_optimal=result.swap_optimal,
+            outliers=len(self.outliers_) or None,
+        )
+        with np.errstate(over="ignore"):
+            standardized = coef * self.feature_deviation_
+        return summarize(
+            getattr(self, "feature_names_in_", None) if self.n_features_in_ else [],
+            coef.T,
+            standardized.T,
+            self.entry_order_,
+            weights,
+            always=self.entry_order_ == 0,
+            groups=groups,
+            outputs=outputs,
+            title=type(self).__name__,
+            facts=facts,
+            max_rows=max_rows,
+        )
+
+
+class TrimmedEstimator(LinearEstimator):
+    """A model whose h largest coefficients (or groups) carry no penalty. A subclass says with which loss."""
+
+    def __init__(
+        self,
+        h=None,
+        alpha="exact",
+        solver="mm",
+        effort="medium",
+        fit_intercept=True,
+        standardize=True,
+        positive=False,
+        penalty_factor=None,
+        groups=None,
+        n_outliers=0,
+        warm_start=False,
+        tol=1e-6,
+        max_iter=None,
+        random_state=None,
+    ):
+        self._store(locals())
+
+    def _store(self, parameters):
+        """Keep the arguments of a constructor under their names, as scikit-learn wants them: untouched."""
+        for name in self._get_param_names():
+            setattr(self, name, parameters[name])
+
+    def _loss(self):
+        """The loss, or its name."""
+        raise NotImplementedError
+
+    def _arguments(self):
+        check.check_choice("effort", self.effort, EFFORTS)
+        given = self.get_params(deep=False)
+        arguments = {name: given[name] for name in _SOLVE if name in given}
+        if self.solver == "mm":
+            arguments["effort"] = self.effort
+        penalty = TrimmedL1(self.h, self.penalty_factor, groups=self.groups, q=given.get("q", 2))
+        return {"loss": self._loss(), "penalty": penalty, **arguments}
+
+
+#: Parameters that are arguments of :func:`solve` as they are.
+_SOLVE = (
+    "alpha", "solver", "fit_intercept", "standardize", "positive", "n_outliers", "tol", "max_iter",
+    "random_state",
+)  # fmt: skip

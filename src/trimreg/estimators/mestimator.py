@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sklearn.base import RegressorMixin
+
 from ..losses import get_loss
 from .linear import LinearEstimator
 
 
-class MEstimator(LinearEstimator):
+class MEstimator(RegressorMixin, LinearEstimator):
     r"""A linear model by any loss and any penalty of the library, or of your own.
 
     .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b) + P_\alpha(\theta)
@@ -19,13 +21,15 @@ class MEstimator(LinearEstimator):
         See :mod:`trimreg.losses`.
     penalty : str or penalty object, default="l1"
         A name in ``trimreg.penalties.PENALTIES`` or an object: ``TrimmedL1(h)``, ``L1()``, ``MCP(gamma)``,
-        ``SCAD(gamma)``. Penalty factors belong to the object.
+        ``SCAD(gamma)``, ``SLOPE()``. Penalty factors and groups belong to the object.
     alpha : float or "exact", default=1.0
-        ``"exact"`` for the trimmed penalty with the quadratic loss.
+        ``"exact"`` is for the trimmed penalty.
     solver : {"mm", "bcd", "dc", "prox"}, default="mm"
     fit_intercept : bool, default=True
     standardize : bool, default=False
     positive : bool, default=False
+    n_outliers : int, or float in (0, 1), default=0
+        How many samples to leave out: those of largest loss.
     warm_start : bool, default=False
     tol : float, default=1e-6
     max_iter : int or None, default=None
@@ -35,7 +39,9 @@ class MEstimator(LinearEstimator):
 
     Attributes
     ----------
-    coef_, intercept_, trim_weights_, support_, objective_, stationarity_, alpha_, n_iter_, result_
+    coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
+    intercept_ : float or ndarray of shape (n_outputs,)
+    trim_weights_, support_, objective_, stationarity_, alpha_, n_iter_, outliers_, entry_order_, result_
         As in :class:`TrimmedLasso`.
 
     Notes
@@ -62,6 +68,7 @@ class MEstimator(LinearEstimator):
         fit_intercept=True,
         standardize=False,
         positive=False,
+        n_outliers=0,
         warm_start=False,
         tol=1e-6,
         max_iter=None,
@@ -75,6 +82,7 @@ class MEstimator(LinearEstimator):
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.positive = positive
+        self.n_outliers = n_outliers
         self.warm_start = warm_start
         self.tol = tol
         self.max_iter = max_iter
@@ -83,8 +91,8 @@ class MEstimator(LinearEstimator):
 
     def _arguments(self):
         names = (
-            "loss", "penalty", "alpha", "solver", "fit_intercept", "standardize", "positive", "tol",
-            "max_iter", "random_state",
+            "loss", "penalty", "alpha", "solver", "fit_intercept", "standardize", "positive",
+            "n_outliers", "tol", "max_iter", "random_state",
         )  # fmt: skip
         options = {} if self.solver_options is None else self.solver_options
         taken = (*names, "theta0", "sample_weight")

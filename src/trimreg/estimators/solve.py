@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..solvers import SolverResult
 from . import validation as check
 from .robust import solve_task, solve_without_outliers
-from .task import prepare
+from .task import Task, prepare
 
 
 def solve(
@@ -91,14 +91,35 @@ def solve(
     >>> np.flatnonzero(result.coef), result.coef[[4, 7]].round(1), result.swap_optimal
     (array([4, 7]), array([ 3., -2.]), True)
     """
+    return solve_with_task(
+        X, y, loss=loss, penalty=penalty, alpha=alpha, solver=solver, fit_intercept=fit_intercept,
+        standardize=standardize, sample_weight=sample_weight, theta0=theta0, tol=tol, max_iter=max_iter,
+        random_state=random_state, positive=positive, n_outliers=n_outliers, callback=callback,
+        **solver_options,
+    )[0]  # fmt: skip
+
+
+def solve_with_task(
+    X, y, *, loss="quadratic", penalty, alpha, solver="mm", fit_intercept=False, standardize=False,
+    sample_weight=None, theta0=None, tol=1e-6, max_iter=None, random_state=None, positive=False, n_outliers=0,
+    callback=None, **solver_options,
+) -> tuple[SolverResult, Task]:  # fmt: skip
+    """:func:`solve`, and the problem in the solver's coordinates that its result is the solution of.
+
+    Samples that were left out have weight 0 there, and columns may be on another scale.
+    """
     arguments = dict(
         loss=loss, penalty=penalty, alpha=alpha, solver=solver, fit_intercept=fit_intercept,
         standardize=standardize, sample_weight=sample_weight, theta0=theta0, tol=tol, max_iter=max_iter,
         random_state=random_state, positive=positive, options=solver_options,
     )  # fmt: skip
     if check.is_zero(n_outliers):
-        return solve_task(prepare(X, y, **arguments), callback)
-    return solve_without_outliers(X, y, n_outliers, callback, **arguments)
+        task = prepare(X, y, **arguments)
+        return solve_task(task, callback), task
+    result = solve_without_outliers(X, y, n_outliers, callback, **arguments)
+    kept = check.check_sample_weight(sample_weight, check.check_matrix(X).shape[0])
+    kept[result.outliers] = 0.0
+    return result, prepare(X, y, **arguments | {"sample_weight": kept})
 
 
 def steps(

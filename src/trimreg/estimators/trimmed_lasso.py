@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ..penalties import TrimmedL1
-from ..solvers import EFFORTS
-from . import validation as check
-from .linear import LinearEstimator
+from sklearn.base import RegressorMixin
+
+from .linear import TrimmedEstimator
 
 
-class TrimmedLasso(LinearEstimator):
+class TrimmedLasso(RegressorMixin, TrimmedEstimator):
     r"""Least squares in which all but the h largest coefficients are penalized.
 
     .. math:: \min_{\theta, b}\; \frac{1}{2n} \|y - Z\theta - b\|^2 + \alpha \sum_{j > h} |\theta|_{(j)}
@@ -36,6 +35,11 @@ class TrimmedLasso(LinearEstimator):
     penalty_factor : array-like of shape (n_features,), optional
         Factors of the penalty; a feature with 0 is never penalized and not counted in h, one with
         ``inf`` is excluded.
+    groups : array-like of labels of shape (n_features,) or list of lists of int, optional
+        Features that are trimmed together: a label for every feature, or lists of their indices. Then h counts
+        groups, and ``penalty_factor`` has an entry a group (by default the root of its size).
+    n_outliers : int, or float in (0, 1), default=0
+        How many samples (or which fraction of them) to leave out: those of largest loss at the solution.
     warm_start : bool, default=False
         Whether to start from the coefficients of the last fit.
     tol : float, default=1e-6
@@ -49,7 +53,7 @@ class TrimmedLasso(LinearEstimator):
     ----------
     coef_ : ndarray of shape (n_features,)
     intercept_ : float
-    trim_weights_ : ndarray of shape (n_features,)
+    trim_weights_ : ndarray of shape (n_features,) or (n_groups,)
         The weights w: 0 for a free coefficient, 1 for a penalized one.
     support_ : ndarray of int
         Indices of the nonzero coefficients.
@@ -59,6 +63,13 @@ class TrimmedLasso(LinearEstimator):
     alpha_ : float
         The alpha used.
     n_iter_ : int
+    outliers_ : ndarray of int
+        The samples that were left out; none unless ``n_outliers`` says so.
+    entry_order_ : ndarray of int of shape (n_features,)
+        The step at which forward selection takes the feature (or its group), from 1; 0 for a feature that is
+        never penalized, -1 for one that is not in the model. See :mod:`trimreg.estimators.entry`.
+    feature_deviation_ : ndarray of shape (n_features,)
+        Deviations of the columns (root mean squares where there is no intercept).
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only if X had string column names.
@@ -93,43 +104,5 @@ class TrimmedLasso(LinearEstimator):
     (True, True)
     """
 
-    def __init__(
-        self,
-        h=None,
-        alpha="exact",
-        solver="mm",
-        effort="medium",
-        fit_intercept=True,
-        standardize=True,
-        positive=False,
-        penalty_factor=None,
-        warm_start=False,
-        tol=1e-6,
-        max_iter=None,
-        random_state=None,
-    ):
-        self.h = h
-        self.alpha = alpha
-        self.solver = solver
-        self.effort = effort
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.positive = positive
-        self.penalty_factor = penalty_factor
-        self.warm_start = warm_start
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def _arguments(self):
-        arguments = {
-            name: getattr(self, name)
-            for name in (
-                "alpha", "solver", "fit_intercept", "standardize", "positive", "tol", "max_iter",
-                "random_state",
-            )
-        }  # fmt: skip
-        check.check_choice("effort", self.effort, EFFORTS)
-        if self.solver == "mm":
-            arguments["effort"] = self.effort
-        return {"penalty": TrimmedL1(self.h, self.penalty_factor), **arguments}
+    def _loss(self):
+        return "quadratic"
