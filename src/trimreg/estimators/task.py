@@ -110,6 +110,7 @@ def prepare(
     loss.check_target(y)
     d = check.check_sample_weight(sample_weight, n)
     loss = loss.bound(y, d)
+    fit_intercept = fit_intercept and loss.sees_constants
     penalty = penalty.bind(p, loss.n_outputs)
     check.check_options(spec, options, penalty, positive)
     if alpha == "exact":

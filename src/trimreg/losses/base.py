@@ -36,6 +36,8 @@ class Loss:
     matrix_target: bool = False
     #: Whether L is a sum over samples, so that the Hessian in eta is diagonal (or K x K blocks).
     separable: bool = True
+    #: Whether a constant added to eta changes L. If not, there is no intercept to fit.
+    sees_constants: bool = True
 
     def check_target(self, y: np.ndarray) -> None:
         """Raise a ``ValueError`` that names y if it has values that the loss cannot take."""

@@ -47,6 +47,7 @@ class Cox(Loss):
     name = "cox"
     matrix_target = True
     separable = False
+    sees_constants = False
 
     def __init__(self, ties: str = "efron"):
         if ties not in _TIES:

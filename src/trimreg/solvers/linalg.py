@@ -41,6 +41,8 @@ def regularized_cholesky(matrix: np.ndarray) -> np.ndarray:
 
 def solve(factor: np.ndarray, rhs: np.ndarray) -> np.ndarray:
     """``(L L')^-1 rhs``."""
+    if factor.shape[0] == 0:
+        return rhs  # LAPACK refuses it
     return lapack.dpotrs(factor, rhs, lower=1)[0]
 
 

@@ -29,6 +29,8 @@ from .problem import Problem
 
 _EPOCHS = 50
 _FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
+_LEAST_RIDGE, _LARGEST_RIDGE = 1e-10, 1e2  # added to a Newton model, in units of its largest curvature
+_PATIENCE = 10  # rounds without descent, before rounding is taken for the reason
 
 
 def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
@@ -94,6 +96,14 @@ class Solution(NamedTuple):
     converged: bool
 
 
+class Moved(NamedTuple):
+    """Where a step has led: nan for an objective that nobody asks for."""
+
+    theta: np.ndarray
+    predictor: np.ndarray
+    objective: float
+
+
 class WorkingSetSolver:
     """Solves a sequence of weighted problems that differ in their thresholds only.
 
@@ -116,7 +126,7 @@ class WorkingSetSolver:
         self.goal = self.scale * self.tol
         self.alive = self.norm.largest_in_part(problem.design.column_norms(problem.d)) > 0
         self.null, self.gradient_at_null = np.zeros(problem.n_features), self.gradient_at_zero
-        self.pool = None
+        self.pool, self._ridge = None, _LEAST_RIDGE
         if problem.loss.constant_curvature:
             self.pool = GramPool(problem.design, problem.d)
         else:
@@ -151,6 +161,7 @@ class WorkingSetSolver:
             theta, gradient = np.where(excluded, 0.0, theta), None
         eta = problem.predictor(theta)
         free = (threshold == 0) & self.alive
+        least, stalled, objective = np.inf, 0, np.inf
         for _ in range(self.max_rounds):
             if gradient is None:
                 gradient = problem.gradient(eta)
@@ -161,9 +172,13 @@ class WorkingSetSolver:
                 return Solution(theta, gradient, problem.loss_value(eta), True)
             parts = self._working_set(theta, free, violation, goal)
             moved = self._improve(theta, eta, gradient, threshold, parts, max(0.3 * goal, 0.03 * worst))
-            if moved is None:  # no descent is left that rounding does not hide
+            if moved is not None and self.pool is None:
+                fell = moved.objective < objective - 1e-15 * abs(moved.objective)
+                stalled = 0 if fell or worst < 0.5 * least else stalled + 1
+                objective, least = moved.objective, min(least, worst)
+            if moved is None or stalled > _PATIENCE:  # no descent is left that rounding does not hide
                 return Solution(theta, gradient, problem.loss_value(eta), worst <= 1e3 * goal)
-            theta, eta = moved
+            theta, eta, _ = moved
             gradient = None
         return Solution(theta, problem.gradient(eta), problem.loss_value(eta), False)
 
@@ -182,21 +197,37 @@ class WorkingSetSolver:
         """One Newton model on these parts, and the step it allows; None if it allows none."""
         problem = self.problem
         W = self.norm.coordinates(parts)
-        local, following = theta[W], theta.copy()
         if self.pool is not None:
+            local, following = theta[W], theta.copy()
             minimize_parts(problem, parts, self.pool.block(W), gradient[W], local, threshold[parts], tol)
             following[W] = local
-            return following, problem.predictor(following)
-        hessian = problem.hessian(eta, W)
-        unit = (
-            float(np.diagonal(hessian).max(initial=0.0)) or 1.0
-        )  # so that its diagonal is of the order of 1
+            return Moved(following, problem.predictor(following), np.nan)
+        hessian, slope = problem.hessian(eta, W), gradient[W]
+        # In this unit the diagonal is of the order of 1. A loss that is flat here has none: then a step of
+        # the length of theta is where the search begins.
+        unit = float(np.diagonal(hessian).max(initial=0.0))
+        unit = unit or float(np.max(np.abs(slope))) / max(1.0, float(np.max(np.abs(theta)))) or 1.0
         hessian /= unit
-        minimize_parts(
-            problem, parts, hessian, gradient[W] / unit, local, threshold[parts] / unit, tol / unit
-        )
-        following[W] = local
-        return self._line_search(theta, eta, gradient, threshold, following, problem.predictor(following))
+        place = np.diag_indices_from(hessian)
+        diagonal = hessian[place]
+        while True:
+            # A loss need not be curved along every direction that it falls in (Huber's beyond its bend):
+            # without the ridge its model has no minimum. It grows, as Levenberg's and Marquardt's, until a
+            # step descends.
+            hessian[place] = diagonal + self._ridge
+            local, following = theta[W], theta.copy()
+            minimize_parts(problem, parts, hessian, slope / unit, local, threshold[parts] / unit, tol / unit)
+            following[W] = local
+            predictor = problem.predictor(following)
+            moved, step = self._line_search(theta, eta, gradient, threshold, following, predictor)
+            if moved is not None:
+                change = 0.1 if step == 1.0 else 1.0 if step > 1e-3 else 10.0
+                self._ridge = float(np.clip(change * self._ridge, _LEAST_RIDGE, _LARGEST_RIDGE))
+                return moved
+            if self._ridge >= _LARGEST_RIDGE:
+                self._ridge = _LEAST_RIDGE
+                return None
+            self._ridge *= 1e3
 
     def _line_search(self, theta, eta, gradient, threshold, following, eta_new):
         """Backtracking on the weighted objective (Armijo, with the l1 part as in Lee et al. 2014)."""
@@ -212,16 +243,15 @@ class WorkingSetSolver:
 
         start = value(theta, eta)
         slope = float(gradient @ (following - theta)) + penalty(following) - penalty(theta)
-        if not slope < 0:
-            return None
         step = 1.0
-        for _ in range(50):
+        for _ in range(50 if slope < 0 else 0):
             point = theta + step * (following - theta) if step < 1 else following
             predictor = eta + step * (eta_new - eta)
-            if value(point, predictor) <= start + 1e-4 * step * slope:
-                return point, predictor
+            reached = value(point, predictor)
+            if reached <= start + 1e-4 * step * slope:
+                return Moved(point, predictor, reached), step
             step *= 0.5
-        return None
+        return None, 0.0
 
 
 class GramSolver:
@@ -251,7 +281,10 @@ class GramSolver:
         self.alive[parts] = inner.alive[parts]
         self.pool = inner.pool
         if inner.pool is None:
-            self.pool = FixedPool(U, self.problem.hessian(predictor, U), self.problem.n_features)
+            hessian = self.problem.hessian(predictor, U)
+            unit = float(np.diagonal(hessian).max(initial=0.0)) or 1.0
+            hessian[np.diag_indices_from(hessian)] += 1e-6 * unit  # a flat loss has no model with a minimum
+            self.pool = FixedPool(U, hessian, self.problem.n_features)
         self._gram = self.pool.block(U)
         self._theta, self._gradient, self._loss = theta, gradient, loss
 
