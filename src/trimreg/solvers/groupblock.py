@@ -1,11 +1,12 @@
-r"""A quadratic plus group norms, minimized in Gram coordinates: what :mod:`.workingset` does for l1.
+r"""A quadratic plus group norms, minimized in Gram coordinates: what ``minimize_block`` does for l1.
 
-.. math:: \min_x\; g'(x - \theta) + \tfrac12 (x - \theta)'G(x - \theta) + \sum_g t_g \|x_g\|_q, \qquad q = 2, \infty.
+.. math:: \min_x\; g'(x - \theta) + \tfrac12 (x - \theta)'G(x - \theta) + \sum_g t_g \|x_g\|_q,
+          \quad q \in \{2, \infty\}.
 
-Block coordinate descent finds the groups at work, and for :math:`q = \infty` the face: which entries of a group
-are at its top. Newton steps on them end what block descent would crawl over. For q = 2 the norm is smooth
-away from 0, with curvature :math:`t (I/\|x\| - xx'/\|x\|^3)`; for :math:`q = \infty` the objective on a face is a
-quadratic in the tops and in the entries below them.
+Block coordinate descent finds the groups at work, and for :math:`q = \infty` the face: which entries of a
+group are at its top. Newton steps on them end what block descent would crawl over. For q = 2 the norm is
+smooth away from 0, with curvature :math:`t (I/\|x\| - xx'/\|x\|^3)`; for :math:`q = \infty` the objective
+on a face is a quadratic in the tops and in the entries below them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from . import linalg
-from .groupkernels import TOP, block_descent, residuals, shift
+from .groupkernels import TOP, block_descent, residual, shift
+
+_FIRST_EPOCHS = 5  # after them it is known how many groups are at work
+_ENOUGH = 1e-4  # of the decrease that the slope promises (Armijo)
 
 
 def group_residual(theta, gradient, starts, threshold, q):
@@ -28,28 +32,25 @@ def group_residual(theta, gradient, starts, threshold, q):
     array([3. , 4. , 0. , 0.5])
     """
     out = np.empty(theta.size)
-    residuals(theta, gradient, starts, threshold, q != 2, out)
+    for a, b, t in zip(starts[:-1], starts[1:], threshold, strict=True):
+        residual(theta[a:b], gradient[a:b], t, q != 2, out[a:b])
     return out
 
 
 def newton_direction(hessian, slope, size):
-    """``-H^-1 slope``, or nearly so for a singular H, whose diagonal is about ``size`` (0: a column of zeros)."""
+    """``-H^-1 slope``, or nearly so if H is singular. Its diagonal is about ``size``, or 0 in both."""
     scale = 1.0 / np.sqrt(np.where(size > 0, size, 1.0))
     factor = linalg.regularized_cholesky(hessian * np.multiply.outer(scale, scale))
     return -scale * linalg.solve(factor, scale * slope)
 
 
-def _part(direction_of_zero, distance):
-    """The step at which each distance is used up: inf where it is not."""
-    closing = direction_of_zero > 0
-    return np.where(closing, distance / np.where(closing, direction_of_zero, 1.0), np.inf)
+# -- q = 2 ------------------------------------------------------------------------------------------------
 
 
-def newton_on_groups(gram, gradient, theta, starts, threshold, tol, max_steps=20):
+def newton_on_groups(gram, gradient, theta, starts, threshold, tol, max_steps=5):
     """Newton steps for q = 2 on the free groups and those not 0, in place; groups that reach 0 are dropped.
 
-    Steps are halved until the objective falls enough. The line of a group of one coordinate, or of one that is
-    only made shorter, passes through 0, where its norm has no curvature: there the step ends.
+    Ends where a step had to be cut short: another set of groups is at work than block descent had found.
     """
     group = np.repeat(np.arange(threshold.size), np.diff(starts))
     t = threshold[group]
@@ -60,113 +61,152 @@ def newton_on_groups(gram, gradient, theta, starts, threshold, tol, max_steps=20
         if active.size == 0:
             return
         x, of = theta[active], group[active]
-        penalized = t[active] > 0
-        r = np.where(penalized, length[of], 1.0)
-        level = np.where(penalized, t[active] / r, 0.0)  # t / ||x||
-        slope = gradient[active] + level * x
+        r = np.where(t[active] > 0, length[of], 1.0)
+        bend = t[active] / r
+        slope = gradient[active] + bend * x
         if np.max(np.abs(slope)) <= tol:
             return
         block = gram[np.ix_(active, active)]
-        unit = x * np.sqrt(level) / r
+        unit = x * np.sqrt(bend) / r
         hessian = block - np.multiply.outer(unit, unit) * np.equal.outer(of, of)
-        hessian[np.diag_indices_from(hessian)] += level
-        d = newton_direction(hessian, slope, np.diagonal(block) + level)
+        hessian[np.diag_indices_from(hessian)] += bend
+        d = newton_direction(hessian, slope, np.diagonal(block) + bend)
         decrease = slope @ d
         if not decrease < 0:
             return
-        step, dropped = _step_for_groups(block, gradient[active], x, d, of, threshold, decrease)
-        if step == 0.0:
-            return
+        step, change = _search_groups(block, gradient[active], x, d, of, threshold, decrease)
         target = theta.copy()
-        target[active] = np.where(dropped[of], 0.0, x + step * d)
+        target[active] += change
         shift(gram, gradient, theta, target, 0, theta.size)
+        if step < 1.0:
+            return
 
 
-def _step_for_groups(block, gradient, x, d, of, threshold, decrease):
-    """How far to go along d (0: not at all), and which groups are 0 then."""
-    count = threshold.size
-    xx, xd, dd = (np.bincount(of, v, minlength=count) for v in (x * x, x * d, d * d))
-    t = np.where(np.bincount(of, minlength=count) > 0, threshold, 0.0)
-    linear, quadratic = gradient @ d, d @ block @ d
+def _search_groups(block, gradient, x, d, of, threshold, decrease):
+    """How far to go along d, and the change of x: groups that pass 0 are first left there, then steps halved.
+
+    The objective is measured exactly, as a change: its parts are differences that lose no digits.
+    """
+    xx, xd, dd = (np.bincount(of, v, minlength=threshold.size) for v in (x * x, x * d, d * d))
     r = np.sqrt(xx)
-    # Radial up to rounding: the nearest point of the line to 0 is 0 itself.
-    radial = (t > 0) & (xd < 0) & (xx * dd - xd * xd <= 1e-14 * xx * dd)
+    t = np.where(xx > 0, threshold, 0.0)
+    passing = (t > 0) & (xx + xd <= 0)
+    if passing.any():
+        change = np.where(passing[of], -x, d)
+        growth = np.where(passing, -r, _growth(r, xd, dd, 1.0))
+        if gradient @ change + 0.5 * change @ block @ change + t @ growth <= _ENOUGH * decrease:
+            return 1.0, change
+    linear, quadratic = gradient @ d, d @ block @ d
+    # The line of a group of one coordinate passes through 0: stop there. Others miss it.
+    radial = passing & (xx * dd - xd * xd <= 1e-14 * xx * dd)
     ends = np.where(radial, xx / np.where(radial, -xd, 1.0), np.inf)
     step = min(1.0, ends.min())
     for _ in range(100):
-        dropped = ends <= step
-        after = np.where(dropped, 0.0, np.sqrt(np.maximum(xx + step * (2 * xd + step * dd), 0.0)))
-        total = after + r
-        # ||x + s d|| - ||x||, without the loss of digits
-        growth = np.where(total > 0, step * (2 * xd + step * dd) / np.where(total > 0, total, 1.0), 0.0)
-        growth = np.where(dropped, -r, growth)
-        if step * linear + 0.5 * step * step * quadratic + t @ growth <= 1e-4 * step * decrease:
-            return step, dropped
+        value = step * linear + 0.5 * step * step * quadratic + t @ _growth(r, xd, dd, step)
+        if value <= _ENOUGH * step * decrease:
+            return step, np.where((ends <= step)[of], -x, step * d)
         step *= 0.5
-    return 0.0, np.zeros(count, dtype=bool)
+    return 0.0, np.zeros_like(x)
 
 
-def newton_on_face(gram, gradient, theta, starts, threshold, max_drops=20):
-    """Minimize for q = inf over the current face, in place; it shrinks where an entry reaches the top of its group or a top 0.
+def _growth(r, xd, dd, step):
+    """``||x + s d|| - ||x||`` of every group from ``||x||``, ``x'd`` and ``d'd``."""
+    rise = step * (2 * xd + step * dd)
+    total = np.sqrt(np.maximum(r * r + rise, 0.0)) + r
+    return np.where(total > 0, rise / np.where(total > 0, total, 1.0), 0.0)
 
-    The entries at the top of a group move together, as one variable; those below it and free groups are not penalized.
+
+# -- q = inf ----------------------------------------------------------------------------------------------
+
+
+def newton_on_face(gram, gradient, theta, starts, threshold, max_drops=3):
+    """Newton steps for q = inf on the current face, in place; it shrinks where a bound is met.
+
+    The entries at the top of a group move together, as one variable; those below it and free groups are not
+    penalized. A step past bounds is cut off at them, if that lowers the objective; else it ends at the first.
     """
     group = np.repeat(np.arange(threshold.size), np.diff(starts))
-    t = threshold[group]
     alive = np.diagonal(gram) > 0
+    free = (threshold == 0)[group]
     for _ in range(max_drops):
         size = np.abs(theta)
         top = np.where(threshold > 0, np.maximum.reduceat(size, starts[:-1]), 0.0)
         working = top[group] > 0
         merged = working & (size >= (1.0 - TOP) * top[group])
-        single = ~merged & alive & (working | (t == 0))
-        at_top, alone = np.flatnonzero(merged), np.flatnonzero(single)
-        coordinates = np.concatenate([at_top, alone])  # at_top is sorted, so each group of it is contiguous
+        at_top, below = np.flatnonzero(merged), np.flatnonzero(~merged & alive & (working | free))
+        coordinates = np.concatenate([at_top, below])
         if coordinates.size == 0:
             return
-        of_top = group[at_top]
-        firsts = np.flatnonzero(np.diff(of_top, prepend=-1))
-        tops = of_top[firsts]  # the group of every top
-        bounds = np.concatenate([firsts, at_top.size + np.arange(alone.size)])
-        sign = np.concatenate([np.sign(theta[at_top]), np.ones(alone.size)])
-        slope = np.add.reduceat(sign * gradient[coordinates], bounds)
+        sign = np.concatenate([np.sign(theta[at_top]), np.ones(below.size)])
+        firsts = np.flatnonzero(np.diff(group[at_top], prepend=-1))  # at_top is sorted, group by group
+        tops = group[at_top[firsts]]
+        variables = np.concatenate([firsts, at_top.size + np.arange(below.size)])
+        slope = np.add.reduceat(sign * gradient[coordinates], variables)
         slope[: tops.size] += threshold[tops]
-        signed = gram[np.ix_(coordinates, coordinates)] * np.multiply.outer(sign, sign)
-        lengths = np.add.reduceat(np.diagonal(signed), bounds)
-        if bounds.size < coordinates.size:
-            signed = np.add.reduceat(np.add.reduceat(signed, bounds, axis=0), bounds, axis=1)
-        d = newton_direction(signed, slope, lengths)
-        if not slope @ d < 0:
+        block = gram[np.ix_(coordinates, coordinates)]
+        hessian = block * np.multiply.outer(sign, sign)
+        if variables.size < coordinates.size:
+            hessian = np.add.reduceat(np.add.reduceat(hessian, variables, axis=0), variables, axis=1)
+        d = newton_direction(hessian, slope, np.add.reduceat(np.diagonal(block), variables))
+        decrease = slope @ d
+        if not decrease < 0:
             return
-        rise = np.zeros(threshold.size)  # of the top of every group
-        rise[tops] = d[: tops.size]
-        here, along = theta[alone], d[tops.size :]
-        bound, climb = np.where(working[alone], top[group[alone]], np.inf), rise[group[alone]]
-        above = _part(along - climb, bound - here)
-        below = _part(-along - climb, bound + here)
-        ends = _part(-rise, top)
-        step = min(1.0, ends.min(initial=np.inf), above.min(initial=np.inf), below.min(initial=np.inf))
-        height = np.where(ends <= step, 0.0, np.maximum(top + step * rise, 0.0))
-        target = theta.copy()
-        moved = here + step * along
-        moved = np.where(
-            above <= step, height[group[alone]], np.where(below <= step, -height[group[alone]], moved)
-        )
-        target[alone] = moved
-        target[at_top] = np.sign(theta[at_top]) * height[of_top]
-        target[(ends <= step)[group]] = 0.0
+
+        climb = np.zeros(threshold.size)
+        climb[tops] = d[: tops.size]
+        along = np.zeros(theta.size)
+        along[at_top] = np.sign(theta[at_top]) * climb[group[at_top]]
+        along[below] = d[tops.size :]
+        bounded = below[~free[below]]
+        first = _first_bound(theta, along, top, climb, bounded, group[bounded])
+        target, height = _follow(theta, along, top, climb, 1.0, group, free)
+        if first < 1.0:
+            change = (target - theta)[coordinates]
+            value = gradient[coordinates] @ change + 0.5 * change @ block @ change
+            if value + threshold[tops] @ (height - top)[tops] > _ENOUGH * decrease:
+                target, _ = _follow(theta, along, top, climb, first, group, free)
         shift(gram, gradient, theta, target, 0, theta.size)
-        if step == 1.0:
+        if first == 1.0:
             return
 
 
-def minimize_group_block(gram, gradient, theta, starts, threshold, q, tol, max_rounds=100):
-    r"""Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum_g t_g ||x_g||_q``; theta and gradient in place.
+def _first_bound(theta, along, top, climb, bounded, of):
+    """The step, at most 1, at which a top reaches 0 or an entry below reaches the top of its group."""
+    gap = np.concatenate([top, top[of] - theta[bounded], top[of] + theta[bounded]])
+    speed = np.concatenate([-climb, along[bounded] - climb[of], -along[bounded] - climb[of]])
+    closing = speed > 0
+    return float(np.min(gap[closing] / speed[closing], initial=1.0))
+
+
+def _follow(theta, along, top, climb, step, group, free):
+    """Theta after a step and the tops of its groups; what would pass its bound stays there."""
+    height = top + step * climb
+    height[height <= 4 * np.finfo(float).eps * top] = 0.0  # it ends at 0, up to rounding
+    moved = theta + step * along
+    bound = height[group]
+    at_top = (np.abs(theta) >= (1.0 - TOP) * top[group]) & (top[group] > 0)
+    moved = np.where(at_top, np.copysign(bound, theta), np.where(free, moved, np.clip(moved, -bound, bound)))
+    return moved, height
+
+
+# -- both -------------------------------------------------------------------------------------------------
+
+
+def _epochs(theta, starts, threshold):
+    """As many epochs of block descent as cost about one Newton step: at most twice the better of both."""
+    free = np.diff(starts)[threshold == 0].sum()
+    active = max(np.count_nonzero(theta), int(free), 10)
+    newton = 1e5 + 30.0 * active**2 + active**3 / 30.0
+    return int(np.clip(newton / (active * theta.size), 10, 100))
+
+
+def minimize_group_block(gram, gradient, theta, starts, threshold, q, tol, max_rounds=100) -> bool:
+    r"""Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum_g t_g ||x_g||_q``, in place.
 
     Parameters
     ----------
     gram : ndarray of shape (m, m)
-        G, positive semidefinite; a column of zeros has gradient 0.
+        G, positive semidefinite and contiguous; where it has a column of zeros the gradient is 0.
     gradient, theta : ndarray of shape (m,)
         The gradient of the quadratic part at ``theta``. Both are updated.
     starts : ndarray of int64 of shape (n_groups + 1,)
@@ -175,7 +215,7 @@ def minimize_group_block(gram, gradient, theta, starts, threshold, q, tol, max_r
         t; 0 leaves a group free, with inf it must be 0 and stays so.
     q : 2 or inf
     tol : float
-        Largest violation of an optimality condition (:func:`group_residual`).
+        Largest violation of an optimality condition (an entry of :func:`group_residual`).
 
     Returns
     -------
@@ -192,13 +232,15 @@ def minimize_group_block(gram, gradient, theta, starts, threshold, q, tol, max_r
     >>> theta
     array([1.5, 2. , 0. ])
     """
-    flat = q != 2
+    flat, work = q != 2, np.empty((4, theta.size))
+    if block_descent(gram, gradient, theta, starts, threshold, flat, _FIRST_EPOCHS, tol, work):
+        return True
     for _ in range(max_rounds):
-        epochs = 5 + np.count_nonzero(theta) // 20
-        if block_descent(gram, gradient, theta, starts, threshold, flat, epochs, tol):
+        epochs = _epochs(theta, starts, threshold)
+        if block_descent(gram, gradient, theta, starts, threshold, flat, epochs, tol, work):
             return True
         if flat:
             newton_on_face(gram, gradient, theta, starts, threshold)
         else:
             newton_on_groups(gram, gradient, theta, starts, threshold, 0.3 * tol)
-    return bool(residuals(theta, gradient, starts, threshold, flat, np.empty(theta.size)) <= tol)
+    return bool(np.max(np.abs(group_residual(theta, gradient, starts, threshold, q)), initial=0.0) <= tol)

@@ -1,8 +1,8 @@
 r"""The compiled loops for groups: prox and nearest subgradient of a group norm, block coordinate descent.
 
-Plain functions over contiguous float64 arrays, cached on disk, compiled on first use. A group is
-``theta[starts[g]:starts[g + 1]]``. Its norm is the Euclidean one or, where ``flat`` is true, the largest size of
-an entry: a step of the prox then flattens the top of the group.
+Plain functions over contiguous float64 arrays, cached on disk, compiled on first use: few and short, since
+compiling is what a first call waits for. A group is ``theta[starts[g]:starts[g + 1]]``. Its norm is the
+Euclidean one or, where ``flat`` is true, the largest size of an entry: its prox flattens the top of a group.
 
 Both norms use the decomposition of Moreau: with the dual norm :math:`\|\cdot\|_*`,
 
@@ -16,224 +16,124 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-_FAST = {"contract", "reassoc"}
 #: Entries of a group this near to its largest one, relative to it, count as being at the top.
 TOP = 1e-9
-#: Groups up to this size are minimized exactly (Euclidean norm), at a cost cubic in their size.
-_EXACT_UP_TO = 64
 _PROX_STEPS = 10
 
 
-@njit(cache=True, fastmath=_FAST)
-def norm2(x):
-    """The Euclidean norm, also where squares leave the range of floats."""
-    total = 0.0
-    for i in range(x.size):
-        total += x[i] * x[i]
-    if 1e-280 < total < 1e280:
-        return np.sqrt(total)
-    largest = 0.0
-    for i in range(x.size):
-        largest = max(largest, abs(x[i]))
-    if largest == 0.0 or largest == np.inf:
-        return largest
-    total = 0.0
-    for i in range(x.size):
-        total += (x[i] / largest) ** 2
-    return largest * np.sqrt(total)
-
-
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def water_level(u, t):
-    r"""The level :math:`\tau` with :math:`\sum_i (u_i - \tau)_+ = t > 0`, so that ``(u - tau)_+`` projects u on the simplex.
+    r"""The level :math:`\tau` with :math:`\sum_i (u_i - \tau)_+ = t > 0`: ``(u - tau)_+`` is a projection.
 
-    By elimination (Michelot 1986): the level for all entries is too low; those below it are left out, until
-    none is. Exact after finitely many rounds, without a sort. Measured from the largest entry, so that a small t beside
-    large entries keeps its digits.
+    By elimination (Michelot 1986): the level for all entries is too low; those below it are left out,
+    until none is. Exact after finitely many rounds, without a sort. Measured from the largest entry, so that
+    a small t beside large entries keeps its digits.
     """
     top = u[0]
     for i in range(1, u.size):
-        top = max(top, u[i])
+        if u[i] > top:
+            top = u[i]
     tau, count = -np.inf, u.size + 1
     while True:
-        total, above = 0.0, 0
+        total, above = -t, 0
         for i in range(u.size):
             if u[i] - top > tau:
                 total += u[i] - top
                 above += 1
-        if above >= count or above == 0:  # none above: t is lost beside the entries
+        if above >= count or above == 0:  # rounding can leave none above, or one come back
             return top + tau
         count = above
-        tau = (total - t) / count
+        tau = total / count
 
 
-@njit(cache=True, fastmath=_FAST)
-def prox_l2(z, t, out):
-    """``argmin ||x - z||^2 / 2 + t ||x||_2`` into ``out``; returns its largest size of an entry."""
-    length = norm2(z)
-    factor = 1.0 - t / length if length > t else 0.0
-    largest = 0.0
-    for i in range(z.size):
-        out[i] = factor * z[i]
-        largest = max(largest, abs(out[i]))
-    return largest
+@njit(cache=True, error_model="numpy")
+def prox(z, t, flat, out):
+    """``argmin ||x - z||^2 / 2 + t ||x||`` into ``out`` (not ``z``); returns its largest size of an entry.
 
-
-@njit(cache=True, fastmath=_FAST)
-def prox_linf(z, t, out):
-    """``argmin ||x - z||^2 / 2 + t ||x||_inf`` into ``out`` (not ``z``); returns its largest size of an entry.
-
-    It cuts z at a level: entries at the top are equal to the bit.
+    That of the largest size cuts z at a level: the entries at the top are equal to the bit.
     """
-    total = 0.0
+    dual = 0.0
     for i in range(z.size):
         out[i] = abs(z[i])
-        total += out[i]
-    level = 0.0
-    if total > t:
-        level = max(water_level(out, t), 0.0) if t > 0.0 else np.inf
+        dual += out[i] if flat else out[i] * out[i]
+    factor, level = 1.0, np.inf
+    if not flat:
+        factor = 1.0 - t / np.sqrt(dual) if dual > t * t else 0.0
+    elif dual <= t:
+        level = 0.0
+    elif t > 0.0:
+        level = max(water_level(out, t), 0.0)
     largest = 0.0
     for i in range(z.size):
-        out[i] = min(max(z[i], -level), level)
+        size = min(factor * out[i], level)
+        out[i] = size if z[i] > 0.0 else -size
+        largest = max(largest, size)
+    return largest
+
+
+@njit(cache=True, error_model="numpy")
+def residual(x, g, t, flat, out):
+    r"""The element of :math:`g + t\,\partial\|x\|` nearest to 0 into ``out``; returns its largest size.
+
+    Away from 0 the subdifferential of the Euclidean norm is ``x / ||x||``; that of the largest size is the
+    convex hull of the signed unit vectors of the entries at the top, and the nearest element cuts the
+    gradient there at a level. A group with ``t = inf`` has no condition.
+    """
+    top, square = 0.0, 0.0
+    for i in range(x.size):
+        top = max(top, abs(x[i]))
+        square += x[i] * x[i]
+    if top == 0.0 and t > 0.0:
+        return prox(g, t, flat, out)
+    factor = 0.0 if flat or t == 0.0 else t / np.sqrt(square)
+    edge = (1.0 - TOP) * top if flat and t > 0.0 else np.inf
+    count = 0
+    for i in range(x.size):
+        if abs(x[i]) >= edge:
+            out[count] = -g[i] if x[i] > 0.0 else g[i]
+            count += 1
+    level = water_level(out[:count], t) if count > 0 else 0.0
+    largest = 0.0
+    for i in range(x.size):
+        out[i] = g[i] + factor * x[i]
+        if abs(x[i]) >= edge:
+            out[i] = max(g[i], -level) if x[i] > 0.0 else min(g[i], level)
         largest = max(largest, abs(out[i]))
     return largest
 
 
-@njit(cache=True, fastmath=_FAST)
-def residual(x, g, t, flat, out):
-    r"""The element of :math:`g + t\,\partial\|x\|` nearest to 0 into ``out``; returns its largest size of an entry.
-
-    Away from 0 the subdifferential of the Euclidean norm is ``x / ||x||``; that of the largest size is the convex hull
-    of the signed unit vectors of the entries at the top. A group with ``t = inf`` has no condition.
-    """
-    top = 0.0
-    for i in range(x.size):
-        top = max(top, abs(x[i]))
-    largest = 0.0
-    if t == np.inf:
-        for i in range(x.size):
-            out[i] = 0.0
-    elif t == 0.0:
-        for i in range(x.size):
-            out[i] = g[i]
-            largest = max(largest, abs(out[i]))
-    elif top == 0.0:
-        return prox_linf(g, t, out) if flat else prox_l2(g, t, out)
-    elif not flat:
-        factor = t / norm2(x)
-        for i in range(x.size):
-            out[i] = g[i] + factor * x[i]
-            largest = max(largest, abs(out[i]))
-    else:
-        count = 0
-        for i in range(x.size):
-            if abs(x[i]) >= (1.0 - TOP) * top:
-                out[count] = -g[i] if x[i] > 0.0 else g[i]
-                count += 1
-        level = water_level(out[:count], t)
-        for i in range(x.size):
-            if abs(x[i]) < (1.0 - TOP) * top:
-                out[i] = g[i]
-            elif x[i] > 0.0:
-                out[i] = max(g[i], -level)
-            else:
-                out[i] = min(g[i], level)
-            largest = max(largest, abs(out[i]))
-    return largest
-
-
-@njit(cache=True)
-def residuals(theta, gradient, starts, threshold, flat, out):
-    """:func:`residual` of every group; returns the largest size of an entry of all."""
-    largest = 0.0
-    for g in range(threshold.size):
-        a, b = starts[g], starts[g + 1]
-        largest = max(largest, residual(theta[a:b], gradient[a:b], threshold[g], flat, out[a:b]))
-    return largest
-
-
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=True, error_model="numpy")
 def shift(gram, gradient, theta, target, first, last):
-    """Move ``theta[first:last]`` to ``target``, and the gradient with it; returns whether anything moved."""
-    moved = False
+    """Move ``theta[first:last]`` to ``target``, and the gradient with it; returns the longest move."""
+    longest = 0.0
     for i in range(first, last):
         change = target[i - first] - theta[i]
+        theta[i] = target[i - first]
         if change != 0.0:
-            moved = True
-            theta[i] = target[i - first]
+            longest = max(longest, abs(change))
             for j in range(gradient.size):
                 gradient[j] += change * gram[i, j]
-    return moved
+    return longest
 
 
-@njit(cache=True, fastmath=_FAST)
-def _factorize(gram, first, k, shifted, factor):
-    """Cholesky of the block at ``first`` plus ``shifted`` times the identity; whether it is positive definite."""
-    for i in range(k):
-        for j in range(i + 1):
-            total = gram[first + i, first + j]
-            for l in range(j):
-                total -= factor[i, l] * factor[j, l]
-            if i > j:
-                factor[i, j] = total / factor[j, j]
-            else:
-                total += shifted
-                if not total > 0.0:
-                    return False
-                factor[i, i] = np.sqrt(total)
-    return True
+@njit(cache=True, error_model="numpy")
+def improve_group(gram, first, x, g, t, flat, tol, z, following):
+    """Steps towards the minimizer over one group; ``x`` and its gradient ``g`` in place.
 
-
-@njit(cache=True, fastmath=_FAST)
-def _exact_l2(gram, first, b, start, t, tol, x, work, factor):
-    r"""Minimize :math:`b'x + x'Ax/2 + t\|x\|_2` over one block, where ``||b|| > t`` and x is not 0; whether it worked.
-
-    The solution is :math:`x(\mu) = -(A + \mu I)^{-1} b` with :math:`\mu = t / \|x(\mu)\|`. As in trust regions (Moré and
-    Sorensen 1983) the equation is solved in the form :math:`1/\|x(\mu)\| = \mu/t`: its left side is concave and
-    nearly linear in mu, and Newton's method from above falls to the root without passing it. ``start`` is the first mu.
+    Exact coordinate descent for a free group, or one of one coordinate; else proximal gradient steps.
     """
-    k = b.size
-    length_b = norm2(b)
-    bound = 0.0  # mu is at most t ||A|| / (||b|| - t)
-    for i in range(k):
-        bound += gram[first + i, first + i]
-    highest = t * bound / (length_b - t)
-    mu = min(start, highest)
-    for _ in range(60):
-        if not _factorize(gram, first, k, mu, factor):
-            return False
-        for i in range(k):
-            total = -b[i]
-            for l in range(i):
-                total -= factor[i, l] * work[l]
-            work[i] = total / factor[i, i]
-        for i in range(k - 1, -1, -1):
-            total = work[i]
-            for l in range(i + 1, k):
-                total -= factor[l, i] * x[l]
-            x[i] = total / factor[i, i]
-        length = norm2(x)
-        if abs(t - mu * length) <= max(tol, 1e-15 * t):
-            return True
-        bend = 0.0
-        for i in range(k):
-            total = x[i] / length
-            for l in range(i):
-                total -= factor[i, l] * work[l]
-            work[i] = total / factor[i, i]
-            bend += work[i] * work[i]
-        slope = bend / length - 1.0 / t
-        if slope < 0.0:
-            mu = min(mu - (1.0 / length - mu / t) / slope, highest)
-        else:
-            mu = highest
-    return True
-
-
-@njit(cache=True, fastmath=_FAST)
-def _prox_steps(gram, first, x, g, t, flat, tol, z, following):
-    """Proximal gradient steps on one block, ``x`` and its gradient ``g`` in place."""
     k = x.size
+    if t == 0.0 or k == 1:
+        for i in range(k):
+            curvature = gram[first + i, first + i]
+            aim = curvature * x[i] - g[i]
+            aim = aim - t if aim > t else (aim + t if aim < -t else 0.0)
+            if curvature > 0.0:
+                change = aim / curvature - x[i]
+                x[i] = aim / curvature
+                for j in range(k):
+                    g[j] += change * gram[first + i, first + j]
+        return
     squares, rows = 0.0, 0.0
     for i in range(k):
         row = 0.0
@@ -243,15 +143,18 @@ def _prox_steps(gram, first, x, g, t, flat, tol, z, following):
             row += entry
         rows = max(rows, row)
     curvature = min(np.sqrt(squares), rows)  # both bound the largest eigenvalue
-    if curvature <= 0.0:
+    if curvature == 0.0:  # columns of zeros: nothing to gain but the norm
+        nothing = prox(g, t, flat, z) == 0.0
+        for i in range(k):
+            x[i] = 0.0 if nothing else x[i]
         return
+    largest = np.inf
     for _ in range(_PROX_STEPS):
+        if not curvature * largest > tol:
+            return
         for i in range(k):
             z[i] = x[i] - g[i] / curvature
-        if flat:
-            prox_linf(z, t / curvature, following)
-        else:
-            prox_l2(z, t / curvature, following)
+        prox(z, t / curvature, flat, following)
         largest = 0.0
         for j in range(k):
             change = following[j] - x[j]
@@ -259,77 +162,29 @@ def _prox_steps(gram, first, x, g, t, flat, tol, z, following):
             largest = max(largest, abs(change))
             for i in range(k):
                 g[i] += change * gram[first + j, first + i]
-        if curvature * largest <= tol:
-            return
 
 
-@njit(cache=True, fastmath=_FAST)
-def _improve_block(gram, theta, gradient, first, last, t, flat, tol, x, g, z, work, factor):
-    """The minimizer over one group, or steps towards it, into ``x``; ``gradient`` and ``theta`` stay."""
-    k = last - first
-    for i in range(k):
-        x[i], g[i] = theta[first + i], gradient[first + i]
-    if t == 0.0 or k == 1:
-        for i in range(k):
-            curvature = gram[first + i, first + i]
-            if curvature > 0.0:
-                aim = curvature * x[i] - g[i]
-                aim = aim - t if aim > t else (aim + t if aim < -t else 0.0)
-                change = aim / curvature - x[i]
-                x[i] += change
-                if aim == 0.0:
-                    x[i] = 0.0
-                for j in range(k):
-                    g[j] += change * gram[first + i, first + j]
-        return
-    if not flat and k <= _EXACT_UP_TO:
-        for i in range(k):
-            z[i] = g[i]
-            for j in range(k):
-                z[i] -= gram[first + i, first + j] * x[j]
-        if norm2(z) <= t:
-            for i in range(k):
-                x[i] = 0.0
-            return
-        length = norm2(x)
-        start = t / length if length > 0.0 else np.inf
-        if _exact_l2(gram, first, z, start, t, 0.1 * tol, x, work, factor):
-            return
-        for i in range(k):
-            x[i] = theta[first + i]
-    _prox_steps(gram, first, x, g, t, flat, 0.1 * tol, z, work)
-
-
-@njit(cache=True)
-def block_descent(gram, gradient, theta, starts, threshold, flat, max_epochs, tol):
+@njit(cache=True, error_model="numpy")
+def block_descent(gram, gradient, theta, starts, threshold, flat, max_epochs, tol, work):
     r"""Cyclic block coordinate descent on ``q(theta) + sum_g t_g ||theta_g||`` with Hessian ``gram``.
 
-    ``theta`` and ``gradient`` (of the quadratic part) are updated in place. A group whose condition holds within ``tol``
-    is left alone, which costs as much as its size: so an epoch in which no group had to move is a
-    certificate. Returns whether it came to that.
+    ``theta`` and ``gradient`` (of the quadratic part) are updated in place; ``work`` is of shape (4, m). A
+    group whose condition holds within ``tol`` is left alone, which costs as much as its size: so an epoch in
+    which no group had to move is a certificate. Returns whether it came to that.
     """
-    widest = 0
-    for g in range(threshold.size):
-        widest = max(widest, starts[g + 1] - starts[g])
-    space = np.empty((5, widest))
-    square = min(widest, _EXACT_UP_TO)
-    factor = np.empty((square, square))
     for _ in range(max_epochs):
-        violated, moved = False, False
-        for g in range(threshold.size):
-            a, b = starts[g], starts[g + 1]
-            k, t = b - a, threshold[g]
-            if residual(theta[a:b], gradient[a:b], t, flat, space[0, :k]) <= tol:
+        violated, longest = False, 0.0
+        for group in range(threshold.size):
+            a, b = starts[group], starts[group + 1]
+            x, g, t = work[0, : b - a], work[1, : b - a], threshold[group]
+            if residual(theta[a:b], gradient[a:b], t, flat, x) <= tol:
                 continue
             violated = True
-            x = space[0, :k]
-            _improve_block(
-                gram, theta, gradient, a, b, t, flat, tol, x, space[1, :k], space[2, :k], space[3, :k], factor
-            )
-            if shift(gram, gradient, theta, x, a, b):
-                moved = True
-        if not violated:
-            return True
-        if not moved:
-            return False
+            for i in range(b - a):
+                x[i] = theta[a + i]
+                g[i] = gradient[a + i]
+            improve_group(gram, a, x, g, t, flat, 0.1 * tol, work[2, : b - a], work[3, : b - a])
+            longest = max(longest, shift(gram, gradient, theta, x, a, b))
+        if longest == 0.0:
+            return not violated
     return False
