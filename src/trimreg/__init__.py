@@ -11,6 +11,13 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "TrimmedLasso": "estimators",
+    "TrimmedGroupLasso": "estimators",
+    "MultiTaskTrimmedLasso": "estimators",
+    "TrimmedLogisticRegression": "estimators",
+    "TrimmedPoissonRegressor": "estimators",
+    "TrimmedGammaRegressor": "estimators",
+    "TrimmedHuberRegressor": "estimators",
+    "TrimmedCoxRegressor": "estimators",
     "MEstimator": "estimators",
     "solve": "estimators",
     "steps": "estimators",
@@ -18,6 +25,7 @@ _WHERE = {
     "L1": "penalties",
     "MCP": "penalties",
     "SCAD": "penalties",
+    "SLOPE": "penalties",
     "SolverResult": "solvers",
 }
 _ROOMS = ("datasets", "designs", "diagnostics", "estimators", "losses", "penalties", "plotting", "solvers")

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+from .cox import TrimmedCoxRegressor
+from .glm import TrimmedGammaRegressor, TrimmedHuberRegressor, TrimmedPoissonRegressor
+from .group_lasso import TrimmedGroupLasso
+from .logistic import TrimmedLogisticRegression
 from .mestimator import MEstimator
+from .multitask import MultiTaskTrimmedLasso
 from .solve import solve, steps
 from .trimmed_lasso import TrimmedLasso
 
-__all__ = ["MEstimator", "TrimmedLasso", "solve", "steps"]
+__all__ = [
+    "MEstimator",
+    "MultiTaskTrimmedLasso",
+    "TrimmedCoxRegressor",
+    "TrimmedGammaRegressor",
+    "TrimmedGroupLasso",
+    "TrimmedHuberRegressor",
+    "TrimmedLasso",
+    "TrimmedLogisticRegression",
+    "TrimmedPoissonRegressor",
+    "solve",
+    "steps",
+]

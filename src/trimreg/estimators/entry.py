@@ -1,9 +1,9 @@
 r"""The order in which forward selection takes the variables of a fitted model.
 
-Near its minimum a loss is its quadratic model :math:`\frac12 \theta' H \theta - c'\theta` on the coefficients of
-the model, with H the Hessian, g the gradient and :math:`c = H \theta - g` at the solution. For least squares that
-is no approximation. What is never penalized is taken first; then, step by step, the part (a coefficient, a group,
-the coefficients of a feature) that lowers the model most. All of it is done on H and c: no refits.
+Near its minimum a loss is its quadratic model :math:`\frac12 \theta' H \theta - c'\theta` on the coefficients
+of the model, with H the Hessian, g the gradient and :math:`c = H \theta - g` at the solution. For least squares
+that is no approximation. What is never penalized is taken first; then, step by step, the part (a coefficient,
+a group, the coefficients of a feature) that lowers the model most. All of it is done on H and c: no refits.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def forward_order(H, c, parts, first=None) -> np.ndarray:
     .. math:: \tfrac12\, \tilde c_G' \tilde H_{GG}^+ \tilde c_G, \qquad
               \tilde H = H - H_{\cdot S} H_{SS}^+ H_{S \cdot}, \quad \tilde c = c - H_{\cdot S} H_{SS}^+ c_S,
 
-    where the Schur complement :math:`\tilde H` is swept on from step to step. Of equal gains the lower part comes
-    first. Parts that are combinations of others gain nothing and come late.
+    where the Schur complement :math:`\tilde H` is swept on from step to step. Of equal gains the lower part
+    comes first. Parts that are combinations of others gain nothing and come late.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the estimators share: checked input, a call of the solver, fitted attributes, predictions, a summary."""
+"""What the estimators share: checked input, a call of the solver, fitted attributes, a summary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LinearEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _target(self, y, sample_weight):
-        """The target and the weights that the loss takes, from what the user passes; checks are the loss's."""
+        """The target and weights that the loss takes, from what the user passes."""
         return y, sample_weight
 
     def _keep(self, task, details) -> None:

@@ -3,12 +3,12 @@ r"""Trimming of samples: the ``n_outliers`` samples of largest loss are left out
 .. math:: \min_{\theta, b}\; \min_{v}\; \sum_i v_i d_i\, \ell(y_i, z_i'\theta + b) \Big/ \sum_i v_i d_i
           + P_\alpha(\theta), \qquad 0 \le v \le 1,\ \sum_i v_i = n - o.
 
-It is the weight rule of the trimmed penalty over samples: for a given theta the best v is 0 for the o samples of
-largest loss. So the two are minimized in turn (the concentration steps of Rousseeuw and Van Driessen, 2006; with
-a sparse penalty, Alfons, Croux and Gelper, 2013), from several starts, and the lowest objective is kept. With
-equal sample weights no step raises it. Alone this is the least-trimmed estimator; with a trimmed penalty it is
-robust and sparse. Columns are standardized by the deviations over all samples, so that the objective stays one
-function throughout.
+It is the weight rule of the trimmed penalty over samples: for a given theta the best v is 0 for the o samples
+of largest loss. So the two are minimized in turn (the concentration steps of Rousseeuw and Van Driessen, 2006;
+with a sparse penalty, Alfons, Croux and Gelper, 2013), from several starts, and the lowest objective is kept.
+With equal sample weights no step raises it. Alone this is the least-trimmed estimator; with a trimmed penalty
+it is robust and sparse. Columns are standardized by the deviations over all samples, so that the objective
+stays one function throughout.
 
 References
 ----------
@@ -85,7 +85,8 @@ class _Fits:
                 f"n_outliers must leave a sample of positive weight; got {count} of {self.counted.sum()}"
             )
         if arguments["standardize"] is True:
-            arguments["standardize"] = as_design(X, self.d, center=arguments["fit_intercept"])._deviation
+            center = arguments["fit_intercept"] or not get_loss(arguments["loss"]).sees_constants
+            arguments["standardize"] = as_design(X, self.d, center=center)._deviation
         self.everyone = self.counted.copy()
         self.rng = check.check_random_state(arguments["random_state"])
         self.effort = arguments["options"].get("effort", "medium")

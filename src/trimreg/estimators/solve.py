@@ -59,7 +59,8 @@ def solve(
         Coefficients to start from, in the units of X.
     tol : float
         ``"mm"`` stops when no optimality condition is violated by more than ``tol`` times the largest
-        gradient at 0 (at the null model if the loss is not quadratic; columns scaled to norm one); the others when ``sqrt(T)`` is below it.
+        gradient at 0 (at the null model if the loss is not quadratic; columns scaled to norm one); the others
+        when ``sqrt(T)`` is below it.
     max_iter : int, optional
         Steps; by default 1,000 for ``"mm"`` and 20,000 for the others.
     random_state : int, Generator or RandomState, optional
@@ -108,11 +109,11 @@ def solve_with_task(
 
     Samples that were left out have weight 0 there, and columns may be on another scale.
     """
-    arguments = dict(
-        loss=loss, penalty=penalty, alpha=alpha, solver=solver, fit_intercept=fit_intercept,
-        standardize=standardize, sample_weight=sample_weight, theta0=theta0, tol=tol, max_iter=max_iter,
-        random_state=random_state, positive=positive, options=solver_options,
-    )  # fmt: skip
+    arguments = {
+        "loss": loss, "penalty": penalty, "alpha": alpha, "solver": solver, "fit_intercept": fit_intercept,
+        "standardize": standardize, "sample_weight": sample_weight, "theta0": theta0, "tol": tol,
+        "max_iter": max_iter, "random_state": random_state, "positive": positive, "options": solver_options,
+    }  # fmt: skip
     if check.is_zero(n_outliers):
         task = prepare(X, y, **arguments)
         return solve_task(task, callback), task

@@ -57,7 +57,7 @@ class Task:
     def result(self, step, n_iter, history) -> SolverResult:
         outputs = self.problem.loss.n_outputs
         coef, intercept = self.problem.design.original_units(step.theta)
-        intercept = intercept + self.centre
+        intercept = intercept + self.centre if self.problem.loss.sees_constants else 0.0
         parts, kept = (slice(None, -1), slice(None, -outputs)) if self.constant else (slice(None),) * 2
         return SolverResult(
             coef=coef.astype(self.dtype) + self.dtype.type(0),  # no -0.0
@@ -119,7 +119,8 @@ def prepare(
 
     centring = fit_intercept and loss.constant_curvature
     constant = fit_intercept and not centring
-    design = as_design(X, d, center=fit_intercept, scale=standardize)
+    # A loss that does not see constants loses nothing by centring, and deviations are what scales are for.
+    design = as_design(X, d, center=fit_intercept or not loss.sees_constants, scale=standardize)
     start = None if theta0 is None else _in_scale(theta0, design.inverse_scale)
     target, centre = _centred(y, d) if centring else (y, 0.0)
     if constant:

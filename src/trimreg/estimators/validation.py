@@ -101,14 +101,19 @@ def check_target(y, n_samples: int, matrix: bool = False) -> np.ndarray:
     y = check_real("y", y)
     if matrix:
         return _check_target_matrix(y, n_samples)
-    if y.ndim == 2 and y.shape[1] == 1:
-        warnings.warn(
-            "A column-vector y was passed when a 1d array was expected; pass y.ravel()",
-            DataConversionWarning,
-            stacklevel=4,
-        )
-        y = y[:, 0]
-    return check_vector("y", y, n_samples, "sample")
+    return check_vector("y", one_column(y), n_samples, "sample")
+
+
+def one_column(y):
+    """``y`` as a vector if it is a single column, with a warning; anything else as it is."""
+    if y.ndim != 2 or y.shape[1] != 1:
+        return y
+    warnings.warn(
+        "A column-vector y was passed when a 1d array was expected; pass y.ravel()",
+        DataConversionWarning,
+        stacklevel=5,
+    )
+    return y[:, 0]
 
 
 def _check_target_matrix(y, n_samples):

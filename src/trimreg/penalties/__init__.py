@@ -7,6 +7,7 @@ from .l1 import L1
 from .mcp import MCP
 from .scad import SCAD
 from .simplex import distance_to_optimal_weights, largest, project_capped_simplex
+from .slope import SLOPE
 from .trimmed_l1 import TrimmedL1, count_from
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "MCP",
     "PENALTIES",
     "SCAD",
+    "SLOPE",
     "Penalty",
     "PenaltyProtocol",
     "TrimmedL1",
@@ -26,7 +28,7 @@ __all__ = [
     "subgradient_residual",
 ]
 
-PENALTIES = {"trimmed_l1": TrimmedL1, "l1": L1, "mcp": MCP, "scad": SCAD}
+PENALTIES = {"trimmed_l1": TrimmedL1, "l1": L1, "mcp": MCP, "scad": SCAD, "slope": SLOPE}
 
 
 def get_penalty(penalty) -> Penalty:
