@@ -49,7 +49,7 @@ class TrimmedCoxRegressor(TrimmedEstimator):
     >>> y = np.column_stack([np.minimum(time, censored), time <= censored])
     >>> model = TrimmedCoxRegressor(h=2).fit(X, y)
     >>> model.support_, model.coef_[model.support_].round(1)
-    (array([3, 7]), array([ 0.9, -0.9]))
+    (array([3, 7]), array([ 1.2, -1.1]))
     >>> model.predict_survival_function(X[:2], times=[0.5, 1.0]).shape
     (2, 2)
     """

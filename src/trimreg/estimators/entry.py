@@ -1,9 +1,10 @@
 r"""The order in which forward selection takes the variables of a fitted model.
 
 Near its minimum a loss is its quadratic model :math:`\frac12 \theta' H \theta - c'\theta` on the coefficients
-of the model, with H the Hessian, g the gradient and :math:`c = H \theta - g` at the solution. For least squares
-that is no approximation. What is never penalized is taken first; then, step by step, the part (a coefficient,
-a group, the coefficients of a feature) that lowers the model most. All of it is done on H and c: no refits.
+of the model, with H the Hessian, g the gradient and :math:`c = H \theta - g` at the solution. For least
+squares that is no approximation. What is never penalized is taken first; then, step by step, the part (a
+coefficient, a group, the coefficients of a feature) that lowers the model most. All of it is done on H and c:
+no refits.
 """
 
 from __future__ import annotations

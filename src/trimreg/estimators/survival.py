@@ -35,8 +35,8 @@ def concordance_index(risk, time, event, weight=None) -> float:
     """Harrell's concordance index: how often, of two samples, the one of higher risk has its event earlier.
 
     A pair counts if it is known who was first: the earlier time is an event's, or times are equal and one of
-    the two is censored, who then is the later. Equal risks count one half, and so scikit-survival and lifelines
-    have it. A pair weighs the product of its weights.
+    the two is censored, who then is the later. Equal risks count one half. That is how scikit-survival and
+    lifelines have it. A pair weighs the product of its weights.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def _counts_of_tied_censored(time, event):
 def _prefix_sums(rank, weight, length, limit):
     """For every query, the weight among the first ``length`` entries of those with a rank below ``limit``.
 
-    A prefix is a union of blocks, one for every bit of its length, and blocks of one size are sorted in one go:
-    O(n log^2 n) in all.
+    A prefix is a union of blocks, one for every bit of its length, and blocks of one size are sorted in one
+    go: O(n log^2 n) in all.
     """
     total, n, count = np.zeros(len(length)), len(rank), len(rank) + 1
     for bit in range(int(n).bit_length()):

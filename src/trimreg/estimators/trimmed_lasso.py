@@ -36,8 +36,8 @@ class TrimmedLasso(RegressorMixin, TrimmedEstimator):
         Factors of the penalty; a feature with 0 is never penalized and not counted in h, one with
         ``inf`` is excluded.
     groups : array-like of labels of shape (n_features,) or list of lists of int, optional
-        Features that are trimmed together: a label for every feature, or lists of their indices. Then h counts
-        groups, and ``penalty_factor`` has an entry a group (by default the root of its size).
+        Features that are trimmed together: a label for every feature, or lists of their indices. Then h
+        counts groups, and ``penalty_factor`` has an entry a group (by default the root of its size).
     n_outliers : int, or float in (0, 1), default=0
         How many samples (or which fraction of them) to leave out: those of largest loss at the solution.
     warm_start : bool, default=False

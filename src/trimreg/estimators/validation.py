@@ -95,7 +95,7 @@ def check_vector(name: str, value, size: int, each: str) -> np.ndarray:
 
 
 def check_target(y, n_samples: int, matrix: bool = False) -> np.ndarray:
-    """``y`` as a float64 vector of that length (a single column is taken for one, with a warning), or matrix."""
+    """``y`` as a float64 vector of that length, or matrix; a column is taken for a vector, with a warning."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     y = check_real("y", y)
