@@ -10,7 +10,7 @@ from trimreg.penalties import L1, MCP, SCAD, TrimmedL1
 from trimreg.penalties.base import largest_violation
 
 LABEL = np.array([1, 0, 1, 2, 1, 0, 3, 3])
-PARTS = [np.flatnonzero(LABEL == part) for part in range(4)]
+PARTS = [np.flatnonzero(part == LABEL) for part in range(4)]
 ROOTS = np.sqrt([2, 3, 1, 2])
 KINDS = {"trimmed": lambda **kw: TrimmedL1(2, **kw), "l1": L1, "mcp": MCP, "scad": SCAD}
 VALUES = [0.0, 0.0, 1.0, -1.0, 2.0, -0.5, 3.0]
@@ -35,7 +35,7 @@ def folded(kind, t, level, gamma):
     return np.trapezoid(slope, grid)
 
 
-# -- values and weights ------------------------------------------------------------------------------------
+# -- values and weights -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("q", [2, np.inf])
@@ -79,7 +79,7 @@ def test_folded_penalties_are_functions_of_the_lengths(kind, q):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("q", [2, np.inf])
 def test_the_weighted_sum_majorizes(kind, q):
-    """MM needs it: the value rises, from where the weights were taken, by at most the weighted lengths do."""
+    """MM needs it: the value rises, from where weights were taken, at most as the weighted lengths do."""
     penalty = KINDS[kind](groups=LABEL, q=q).bind(8)
     for at, x in zip(points(20, 1), points(20, 2), strict=True):
         w = penalty.weights(at, 0.5)
@@ -88,7 +88,7 @@ def test_the_weighted_sum_majorizes(kind, q):
         assert penalty.value(x, 0.5) <= bound + 1e-10 * (1 + abs(bound))
 
 
-# -- prox ------------------------------------------------------------------------------------------------------
+# -- prox -------------------------------------------------------------------------------------------
 
 
 def cost(penalty, x, z, alpha, step):
@@ -172,7 +172,7 @@ def test_groups_of_one_are_single_coefficients(kind, q):
             np.testing.assert_allclose(grouped.prox(x, 0.4, 2.0), plain.prox(x, 0.4, 2.0), rtol=1e-13)
 
 
-# -- free and excluded groups ------------------------------------------------------------------------------------
+# -- free and excluded groups -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -192,7 +192,7 @@ def test_groups_without_penalty_and_excluded_ones(kind, q):
         np.testing.assert_array_equal(penalty.prox(x, 1.0, 1.0)[[1, 3, 5]], [5.0, 0.0, 7.0])
 
 
-# -- the paper's T ---------------------------------------------------------------------------------------------------
+# -- the paper's T ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("q", [2, np.inf])
@@ -222,7 +222,7 @@ def test_stationarity_of_the_coefficients_is_the_squared_residual(kind, q):
         assert largest_violation(x, gradient, t, norm=penalty.norm) == np.abs(residual).max()
 
 
-# -- other coordinates ---------------------------------------------------------------------------------------------------
+# -- other coordinates ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -250,7 +250,7 @@ def test_extended_adds_a_part_without_penalty(kind):
     np.testing.assert_array_equal(more.prox(longer, 0.5, 1.0), np.append(penalty.prox(x, 0.5, 1.0), [5, -7]))
 
 
-# -- several outputs ---------------------------------------------------------------------------------------------------
+# -- several outputs --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("q", [2, np.inf])
@@ -265,7 +265,7 @@ def test_rows_of_several_outputs(q):
     assert penalty.value(Theta.ravel(), 1.0) == pytest.approx(np.sqrt([2, 1]) @ blocks)
 
 
-# -- what is refused ------------------------------------------------------------------------------------------------------
+# -- what is refused --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("q", [1, 3, 0, -np.inf, np.nan, None, "2", "inf", True, [2]])

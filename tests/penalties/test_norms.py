@@ -1,4 +1,4 @@
-"""Lengths of groups, their prox and their subdifferential, against brute force; and the forms of ``groups``."""
+"""Lengths of groups, their prox and subdifferential, against brute force; and the forms of ``groups``."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def members(label):
     return [np.flatnonzero(label == part) for part in range(label.max() + 1)]
 
 
-# -- lengths -------------------------------------------------------------------------------------------
+# -- lengths ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("q", NORMS)
@@ -66,7 +66,7 @@ def test_common_scales_keep_the_mean_square():
         np.testing.assert_allclose(np.sum(common[j] ** 2), np.sum(norms[j] ** 2), rtol=1e-14)
 
 
-# -- the prox --------------------------------------------------------------------------------------------
+# -- the prox ---------------------------------------------------------------------------------------
 
 
 def lowest(z, t, q, start):
@@ -125,7 +125,7 @@ def test_shrink_at_the_very_threshold_is_zero(q):
     assert np.any(Groups(np.zeros(3, dtype=int), q).shrink(z, 0.999 * t))
 
 
-# -- the subdifferential -----------------------------------------------------------------------------------
+# -- the subdifferential ----------------------------------------------------------------------------
 
 
 def nearest_subgradient(theta, gradient, t, q):
@@ -151,7 +151,7 @@ def nearest_subgradient(theta, gradient, t, q):
 
 
 def project_on_ball(g, radius, order):
-    """The point of the ball nearest to g, by bisection on how much each entry loses (l1) or by scaling (l2)."""
+    """The point of the ball nearest to g: by scaling (l2), or by bisection on what each entry loses (l1)."""
     if length(g, order) <= radius:
         return g.copy()
     if order == 2:
@@ -212,7 +212,7 @@ def test_polar_is_a_subgradient_of_the_length(q):
             assert u[j] @ x[j] == pytest.approx(length(x[j], q), rel=1e-14)
 
 
-# -- groups of one --------------------------------------------------------------------------------------------
+# -- groups of one ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("q", NORMS)
@@ -237,7 +237,7 @@ def test_singles_are_the_plain_functions():
         np.testing.assert_array_equal(Singles(3).residual(x, g, 1.0, positive), expected)
 
 
-# -- what groups may be -----------------------------------------------------------------------------------------
+# -- what groups may be -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

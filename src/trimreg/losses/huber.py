@@ -108,11 +108,12 @@ class Huber(Loss):
         since s moves with eta such that :math:`\sum_i d_i \min(r_i^2 / s^2, \epsilon^2)` stays what it is.
         """
         a, pull = self._hessian(eta, y, d)
-        product = design.gram(W, a, W)
-        if pull is not None:
-            moved = pull @ design.columns(W)
-            product -= np.outer(moved, moved)
-        return product
+        if pull is None:
+            return design.gram(W, a, W)
+        # Not as a difference, which may be all rounding where few residuals are left, and no square.
+        Z = design.columns(W)
+        Z = Z - np.outer(np.divide(pull, a, out=np.zeros_like(a), where=a > 0), pull @ Z)
+        return Z.T @ (a[:, None] * Z)
 
     def _hessian(self, eta, y, d):
         """Vectors a and u with Hessian ``diag(a) - u u'``; u is None where the scale does not move."""
