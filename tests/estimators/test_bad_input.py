@@ -87,12 +87,14 @@ def test_exact_alpha_without_trimming(penalty, refused):
     refused("alpha='exact' is for trimmed penalties", penalty=penalty, alpha="exact")
 
 
-def test_exact_alpha_with_another_loss(refused):
+def test_exact_alpha_with_a_loss_that_has_no_bound(refused):
     class Other(Quadratic):
-        name, constant_curvature = "other", False
+        name = "other"
 
-    refused("alpha='exact' is for the quadratic loss", loss=Other(), alpha="exact")
-    refused("positive=True with fit_intercept=True is for", loss=Other(), positive=True, fit_intercept=True)
+        def slope_bound(self, y, d):
+            return np.inf
+
+    refused("alpha='exact' needs a loss with a slope_bound; with loss 'other'", loss=Other(), alpha="exact")
 
 
 @pytest.mark.parametrize("solver", ["MM", "lars", "", None, 3, ["mm"]])
@@ -105,14 +107,14 @@ def test_solver(solver, refused, refused_by_lasso):
 @pytest.mark.parametrize("penalty", ["lasso", "", 3, L1, ["l1"]], ids=repr)
 def test_penalty(penalty, refused):
     refused(
-        r"penalty must be one of \['l1', 'mcp', 'scad', 'trimmed_l1'\] or a penalty object; got",
+        r"penalty must be one of \['l1', 'mcp', 'scad', 'slope', 'trimmed_l1'\] or a penalty object; got",
         penalty=penalty,
     )
 
 
 @pytest.mark.parametrize("loss", ["squared", "", None, 3, Quadratic], ids=repr)
 def test_loss(loss, refused):
-    refused(r"loss must be one of \['quadratic'\] or a loss object; got", loss=loss)
+    refused(r"loss must be one of \['cox', .* 'quadratic'\] or a loss object; got", loss=loss)
 
 
 @pytest.mark.parametrize("effort", ["extreme", "High", "", None, 1, ["low"]])

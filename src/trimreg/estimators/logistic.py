@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..losses import Logistic, Multinomial
@@ -87,20 +86,24 @@ class TrimmedLogisticRegression(ClassifierMixin, TrimmedEstimator):
     ):
         self._store(locals())
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # By default one feature in ten is kept: not enough for a good score where there are few.
+        tags.classifier_tags.poor_score = self.h is None
+        return tags
+
     def _target(self, y, sample_weight):
         self.classes_, codes = encoded_classes(y)
-        n_classes = self.classes_.size
         weights = check.check_sample_weight(sample_weight, codes.size)
-        weights = weights * class_factors(self.class_weight, self.classes_, codes)[codes]
+        weights = weights * class_factors(self.class_weight, self.classes_, codes, weights)[codes]
         present = np.unique(codes[weights > 0]).size
         if present < 2:
             raise ValueError(f"y must have at least two classes of positive weight; got {present} class")
         plain = sample_weight is None and self.class_weight is None
-        self._several = n_classes > 2
         return codes.astype(float), None if plain else weights
 
     def _loss(self):
-        return Multinomial(self.classes_.size) if self._several else Logistic()
+        return Multinomial(self.classes_.size) if self.classes_.size > 2 else Logistic()
 
     def _keep(self, task, details):
         self.coef_ = np.atleast_2d(self.coef_)
@@ -196,23 +199,27 @@ def encoded_classes(y):
     return classes, codes
 
 
-def class_factors(class_weight, classes, codes) -> np.ndarray:
-    """The factor of the weight of every class.
+def class_factors(class_weight, classes, codes, weights) -> np.ndarray:
+    """The factor of the weight of every class; ``codes`` are the classes of the samples, by number.
+
+    ``"balanced"`` is the total weight over the number of classes and the weight of the class.
 
     Examples
     --------
     >>> import numpy as np
     >>> from trimreg.estimators.logistic import class_factors
-    >>> class_factors("balanced", np.array(["a", "b"]), np.array([0, 1, 1, 1])).round(2)
+    >>> classes, codes = np.array(["a", "b"]), np.array([0, 1, 1, 1])
+    >>> class_factors("balanced", classes, codes, np.ones(4)).round(2)
     array([2.  , 0.67])
-    >>> class_factors({"b": 3.0}, np.array(["a", "b"]), np.array([0, 1]))
+    >>> class_factors({"b": 3.0}, classes, codes, np.ones(4))
     array([1., 3.])
     """
     allowed = "class_weight must be None, 'balanced' or a dict of a number >= 0 for each class"
     if class_weight is None:
         return np.ones(classes.size)
     if isinstance(class_weight, str) and class_weight == "balanced":
-        return compute_class_weight("balanced", classes=np.arange(classes.size), y=codes)
+        share = classes.size * np.bincount(codes, weights, minlength=classes.size)
+        return np.divide(weights.sum(), share, out=np.ones(classes.size), where=share > 0)
     if not isinstance(class_weight, Mapping):
         raise ValueError(f"{allowed}; got {class_weight!r}")
     factors, known = np.ones(classes.size), classes.tolist()

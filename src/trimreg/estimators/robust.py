@@ -6,9 +6,9 @@ r"""Trimming of samples: the ``n_outliers`` samples of largest loss are left out
 It is the weight rule of the trimmed penalty over samples: for a given theta the best v is 0 for the o samples
 of largest loss. So the two are minimized in turn (the concentration steps of Rousseeuw and Van Driessen,
 2006; with a sparse penalty, Alfons, Croux and Gelper, 2013), from several starts, and the lowest objective is
-kept. With equal sample weights no step raises it. Alone this is the least-trimmed estimator; with a trimmed penalty
-it is robust and sparse. Columns are standardized by the deviations over all samples, so that the objective
-stays one function throughout.
+kept. With equal sample weights no step raises it. Alone this is the least-trimmed estimator; with a trimmed
+penalty it is robust and sparse. Columns are standardized by the deviations over all samples, so that the
+objective stays one function throughout.
 
 References
 ----------

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from .validation import check_real
+
 
 def times_and_events(y):
-    """A structured array as the columns time and event; anything else as it is.
+    """The columns time and event, of a structured array or of what has these two columns.
 
     Examples
     --------
@@ -21,6 +23,12 @@ def times_and_events(y):
         raise ValueError("fit requires y to be passed, but the target y is None")
     fields = getattr(getattr(y, "dtype", None), "names", None)
     if fields is None:
+        y = check_real("y", y)
+        if y.ndim != 2 or y.shape[1] != 2:
+            raise ValueError(
+                "y must have the two columns time and event, or be a structured array with a field for each; "
+                f"got shape {y.shape}"
+            )
         return y
     events = [name for name in fields if y.dtype[name].kind == "b"]
     times = [name for name in fields if y.dtype[name].kind in "iuf"]

@@ -134,7 +134,7 @@ def is_zero(value) -> bool:
 
 def check_outliers(n_outliers, n_samples: int) -> int:
     """The number of samples to leave out, from a count or a fraction; one must stay."""
-    allowed = f"an integer from 0 to {n_samples - 1} (samples less one), or a fraction in (0, 1)"
+    allowed = f"an integer from 0 to {n_samples - 1}, below n_samples = {n_samples}, or a fraction in (0, 1)"
     number = isinstance(n_outliers, numbers.Real) and not isinstance(n_outliers, (bool, np.bool_))
     if number and not isinstance(n_outliers, numbers.Integral) and 0.0 < n_outliers < 1.0:
         n_outliers = min(round(n_outliers * n_samples), n_samples - 1)
