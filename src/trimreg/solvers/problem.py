@@ -117,7 +117,9 @@ class Problem:
         """
         factor = self.penalty.levels(1.0)
         regular = (factor > 0) & np.isfinite(factor)
-        norms = self.penalty.norm.dual_lengths(self.design.column_norms(self.d))
+        # The entries of a row share a column: in l2 together they are at most what one is bounded by.
+        outputs = np.sqrt(self.loss.n_outputs)
+        norms = self.penalty.norm.dual_lengths(self.design.column_norms(self.d)) / outputs
         slope = self.loss.slope_bound(self.y, self.d)
         return float(slope * np.max(norms[regular] / factor[regular], initial=0.0))
 
