@@ -5,9 +5,10 @@ The penalty acts on ``theta``, the coefficients of the columns
 .. math:: z_j = (x_j - m_j) / s_j,
 
 where ``m`` are the weighted means if an intercept is fitted (else 0) and ``s`` the weighted root mean
-square deviations about ``m`` if columns are standardized (else 1). All of it is computed here again from X
-and y in float64, by other code than the solvers use: a diagnostic that shared their arithmetic would share
-their mistakes.
+square deviations about ``m`` if columns are standardized (else 1). A model of K outputs has K coefficients
+for every column; theta holds them one after another. All of it is computed here again from X and y in
+float64, by other code than the solvers use: a diagnostic that shared their arithmetic would share their
+mistakes.
 """
 
 from __future__ import annotations
@@ -99,11 +100,11 @@ class Columns:
         return self._over_blocks(lambda block: self.transposed(slope, block))
 
     def predictor(self, coef: np.ndarray) -> np.ndarray:
-        """``X coef``, coefficients in the units of X."""
-        used = np.flatnonzero(coef)
+        """``X coef``, coefficients in the units of X, of shape (p,) or (p, K)."""
+        used = np.flatnonzero(coef.any(axis=1) if coef.ndim == 2 else coef)
         if sp.issparse(self._X):
             return self._X[:, used] @ coef[used]
-        total = np.zeros(self.shape[0])
+        total = np.zeros((self.shape[0], *coef.shape[1:]))
         for part in self.pieces(used):
             total += self._raw(part) @ coef[part]
         return total
@@ -157,16 +158,27 @@ class Columns:
 
 @dataclass(frozen=True)
 class Data:
-    """Checked data: Z, the target, and sample weights that sum to one."""
+    """Checked data: Z, the target, sample weights that sum to one, and the loss that knows them."""
 
     columns: Columns
     y: np.ndarray
     d: np.ndarray
     fit_intercept: bool
+    loss: Loss
+
+    @property
+    def norms(self) -> np.ndarray:
+        """The norms of the columns, one for every coefficient."""
+        return np.repeat(self.columns.norms, self.loss.n_outputs)
+
+    @cached_property
+    def target(self) -> np.ndarray:
+        """y, less its mean where least squares takes the intercept out by that."""
+        return self.y - self.d @ self.y if self.fit_intercept and self.loss.constant_curvature else self.y
 
     def rms(self, values: np.ndarray) -> float:
-        """``sqrt(sum_i d_i v_i^2)``."""
-        return float(np.sqrt(self.d @ values**2))
+        """``sqrt(sum_i d_i v_i^2)``, over all columns of v."""
+        return float(np.sqrt(np.sum(self.d @ values**2)))
 
 
 @dataclass(frozen=True)
@@ -174,13 +186,16 @@ class Point:
     """A point of the problem ``min L + P``, with all that the diagnostics ask about it."""
 
     data: Data
-    loss: Loss
     penalty: Penalty  # bound to the number of features
     alpha: float
     positive: bool
-    intercept: float
-    theta: np.ndarray
-    eta: np.ndarray  # linear predictor
+    intercept: float | np.ndarray
+    theta: np.ndarray  # output k of feature j at j K + k
+    eta: np.ndarray  # linear predictor, of shape (n,) or (n, K)
+
+    @property
+    def loss(self) -> Loss:
+        return self.data.loss
 
     @cached_property
     def slope(self) -> np.ndarray:
@@ -190,17 +205,17 @@ class Point:
     @cached_property
     def gradient(self) -> np.ndarray:
         """Gradient of the loss in theta."""
-        return self.data.columns.gradient(self.slope)
+        return self.data.columns.gradient(self.slope).ravel()
 
     @property
-    def intercept_derivative(self) -> float:
-        """Derivative of the loss in the intercept, 0 if none is fitted."""
-        return float(self.slope.sum()) if self.data.fit_intercept else 0.0
+    def intercept_derivative(self) -> np.ndarray:
+        """Derivatives of the loss in the intercepts, 0 if none is fitted."""
+        return np.atleast_1d(self.slope.sum(axis=0) if self.data.fit_intercept else 0.0)
 
     @property
     def factor(self) -> np.ndarray:
-        """The penalty factors, inf for excluded features."""
-        return self.penalty.thresholds(np.ones_like(self.theta), 1.0)
+        """The penalty factors of the features (or groups), inf for excluded ones."""
+        return self.penalty.levels(1.0)
 
     @cached_property
     def clean_theta(self) -> np.ndarray:
@@ -210,7 +225,7 @@ class Point:
         predictor is lost in the rounding of the rest. A solver that ends in a dense linear solve leaves
         such remainders where it means 0.
         """
-        share = np.abs(self.theta) * self.data.columns.norms
+        share = np.abs(self.theta) * self.data.norms
         return np.where(share <= 10 * _EPS * np.max(share, initial=0.0), 0.0, self.theta)
 
     def objective(self) -> float:
@@ -220,46 +235,60 @@ class Point:
         )
 
 
-def read_data(X, y, *, sample_weight, fit_intercept, standardize) -> Data:
+def read_data(X, y, *, loss, sample_weight, fit_intercept, standardize) -> Data:
     """Check X, y and the sample weights, and set up the columns of Z."""
+    loss = get_loss(loss)
     fit_intercept, standardize = flag("fit_intercept", fit_intercept), flag("standardize", standardize)
     X = _matrix(X)
     n = X.shape[0]
     if n == 0:
         raise ValueError("X must have at least one row; got none")
-    y = vector("y", y, n)
+    y = matrix("y", y, (n, None)) if loss.matrix_target else vector("y", y, n)
+    loss.check_target(y)
     d = np.ones(n) if sample_weight is None else vector("sample_weight", sample_weight, n)
     if (d < 0).any() or not d.sum() > 0:
         raise ValueError("sample_weight must be >= 0 and not all 0")
     d = d / d.sum()
-    return Data(Columns(X, d, center=fit_intercept, standardize=standardize), y, d, fit_intercept)
+    fit_intercept = fit_intercept and loss.sees_constants
+    columns = Columns(X, d, center=fit_intercept, standardize=standardize)
+    return Data(columns, y, d, fit_intercept, loss.bound(y, d))
 
 
 def read_point(
     X, y, coef, *, penalty, alpha, intercept, loss, sample_weight, fit_intercept, standardize, positive
 ) -> Point:
     """Check every argument that the diagnostics share, and place ``coef`` in the penalty's coordinates."""
-    loss, penalty = get_loss(loss), get_penalty(penalty)
+    penalty = get_penalty(penalty)
     alpha = number("alpha", alpha, minimum=0.0)
-    intercept = number("intercept", intercept)
     positive = flag("positive", positive)
-    data = read_data(X, y, sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize)
-    loss.check_target(data.y)
-    coef = vector("coef", coef, data.columns.shape[1])
+    data = read_data(
+        X, y, loss=loss, sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize
+    )
+    p, outputs = data.columns.shape[1], data.loss.n_outputs
+    if data.loss.multi_output:
+        coef = matrix("coef", coef, (outputs, p)).T
+        intercept = np.full(outputs, intercept) if np.ndim(intercept) == 0 else intercept
+        intercept = vector("intercept", intercept, outputs)
+    else:
+        coef, intercept = vector("coef", coef, p), number("intercept", intercept)
+    penalty = penalty.bind(p, outputs)
+    if positive and penalty.norm.q is not None:
+        raise ValueError("positive must be False with groups or several outputs; got True")
     return Point(
         data=data,
-        loss=loss,
-        penalty=penalty.bind(coef.size),
+        penalty=penalty,
         alpha=alpha,
         positive=positive,
         intercept=intercept,
-        theta=coef * data.columns.scale,
+        theta=(coef.T * data.columns.scale).T.ravel(),
         eta=data.columns.predictor(coef) + intercept,
     )
 
 
-def best_constant(loss: Loss, y: np.ndarray, d: np.ndarray) -> float:
+def best_constant(loss: Loss, y: np.ndarray, d: np.ndarray) -> float | np.ndarray:
     """The intercept that fits best alone; a large number of the right sign if the best is infinite."""
+    if loss.multi_output:
+        return loss.null_predictor(y, d)
 
     def derivative(b):
         return float(np.sum(loss.gradient(np.full(y.shape, b), y, d)))
@@ -303,6 +332,20 @@ def vector(name: str, value, size: int) -> np.ndarray:
         raise ValueError(f"{name} must be a vector of {size} numbers; got {value!r}") from None
     if array.shape != (size,):
         raise ValueError(f"{name} must be a vector of {size} numbers; got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must hold finite numbers only")
+    return array
+
+
+def matrix(name: str, value, shape: tuple) -> np.ndarray:
+    """``value`` as a float64 matrix of that shape (None is any number), or a ``ValueError`` that names it."""
+    expected = f"{name} must be a matrix of shape ({shape[0]}, {'any' if shape[1] is None else shape[1]})"
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{expected}; got {value!r}") from None
+    if array.ndim != 2 or array.shape[0] != shape[0] or shape[1] not in (None, array.shape[1]):
+        raise ValueError(f"{expected}; got shape {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must hold finite numbers only")
     return array

@@ -4,33 +4,52 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..penalties import TrimmedL1
+from ..penalties import Penalty, TrimmedL1
 from ._point import Data, read_data
 
 _MARGIN = 1e-6
 
 
 def exact_penalty_alpha(
-    X, y, *, sample_weight=None, fit_intercept=False, standardize=False, penalty_factor=None
+    X,
+    y,
+    *,
+    loss="quadratic",
+    sample_weight=None,
+    fit_intercept=False,
+    standardize=False,
+    penalty_factor=None,
+    groups=None,
+    q=2,
 ) -> float:
-    r"""An alpha just over the exact-penalty threshold of least squares,
+    r"""An alpha just over the exact-penalty threshold,
 
-    .. math:: \bar\alpha = \max_j \frac{\|z_j\|_d\, \|y_c\|_d}{f_j}, \qquad \|v\|_d^2 = \sum_i d_i v_i^2,
+    .. math:: \bar\alpha = \max_j \frac{\|z_j\|_d\, B}{f_j}, \qquad \|v\|_d^2 = \sum_i d_i v_i^2,
 
-    with ``z_j`` the columns in the penalty's coordinates, ``y_c`` the target (centred if an intercept is
-    fitted) and ``d`` the sample weights, summing to one. For every alpha above it and every h, each local
-    minimum of :math:`\frac12\|y_c - Z\theta\|_d^2 + \alpha \sum_{j>h} f|\theta|_{(j)}` has at most h
-    nonzeros, not counting features of factor 0: best-subset selection of size h.
+    with ``z_j`` the columns in the penalty's coordinates, ``d`` the sample weights, summing to one, and B a
+    bound of :math:`\|g / d\|_d` for the gradient g of the loss in the linear predictor, wherever the loss is
+    not above its value at 0 (``slope_bound`` of the loss). For least squares B is :math:`\|y_c\|_d`, the
+    target centred if an intercept is fitted. For every alpha above it and every h, each local minimum of
+    :math:`L(\theta) + \alpha \sum_{j>h} f|\theta|_{(j)}` has at most h nonzeros, not counting features of
+    factor 0: best-subset selection of size h.
+
+    For groups, with :math:`q^*` dual to q, the norm :math:`\|(\|z_k\|_d)_{k \in j}\|_{q^*}` of the column
+    norms of a group takes the place of :math:`\|z_j\|_d`. With K outputs and ``q = inf`` there is a factor
+    :math:`\sqrt K` besides.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n, p)
-    y : array-like of shape (n,)
+    y : array-like of shape (n,), or (n, columns) for losses of a matrix
+    loss : str or loss object
+        Convex, with a ``slope_bound``.
     sample_weight : array-like of shape (n,), optional
     fit_intercept, standardize : bool
         Whether the intercept is free, and whether the penalty acts on standardized coefficients.
-    penalty_factor : array-like of shape (p,), optional
+    penalty_factor : array-like of shape (p,) or (number of groups,), optional
         ``f``. Features of factor 0 or inf do not count in the maximum.
+    groups, q
+        As in :class:`~trimreg.penalties.TrimmedL1`.
 
     Returns
     -------
@@ -40,14 +59,15 @@ def exact_penalty_alpha(
 
     Notes
     -----
-    *Proof.* Let theta be a local minimum with more than h nonzeros, r its residual. Its h-th
-    and next magnitude differ (see :func:`is_local_minimum`), so some penalized ``theta_j`` is nonzero,
-    and :math:`\alpha f_j = |z_j' D r| \le \|z_j\|_d \|r\|_d`. For every k, ``theta_k z_k'Dr`` is 0 (free,
-    or ``theta_k = 0``) or :math:`\alpha f_k|\theta_k|`; summed,
-    :math:`\langle Z\theta, r\rangle_d \ge 0`, so that
-    :math:`\|r\|_d^2 = \langle y_c - Z\theta, r\rangle_d \le \langle y_c, r\rangle_d \le \|y_c\|_d \|r\|_d`.
-    Together :math:`\alpha f_j \le \|z_j\|_d \|y_c\|_d`, against the choice of alpha. The same holds over
-    ``theta >= 0``, where a nonzero coefficient has the same conditions.
+    *Proof.* Let theta be a local minimum with more than h nonzeros, S its free set. Its h-th
+    and next magnitude differ (see :func:`is_local_minimum`), so some penalized ``theta_j`` is nonzero, and
+    :math:`\alpha f_j = |z_j' g| \le \|z_j\|_d\, \|g / d\|_d`. And theta is the minimum of the convex
+    :math:`L + \alpha \sum_{k \notin S} f_k |\theta_k|`, which 0 takes part in, so that
+    :math:`L(\theta) \le L(0)` and :math:`\|g / d\|_d \le B`. Together
+    :math:`\alpha f_j \le \|z_j\|_d B`, against the choice of alpha. The same holds over ``theta >= 0``,
+    where a nonzero coefficient has the same conditions. For a group j the gradient of length
+    :math:`\alpha f_j` in the dual norm is :math:`(z_k' g)_{k \in j}`, which is bounded entry by entry; with
+    several outputs, row by row.
 
     Examples
     --------
@@ -57,17 +77,26 @@ def exact_penalty_alpha(
     >>> y = np.array([3.0, 1.0])
     >>> round(exact_penalty_alpha(X, y), 4)  # sqrt(4/2) * sqrt(10/2)
     3.1623
+    >>> round(exact_penalty_alpha(X, y, groups=[0, 0]), 4)  # sqrt(2/2 + 4/2) * sqrt(10/2) / sqrt(2)
+    2.7386
     """
-    data = read_data(X, y, sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize)
-    p = data.columns.shape[1]
-    factor = TrimmedL1(0, penalty_factor).bind(p).thresholds(np.ones(p), 1.0)
-    mean = float(data.d @ data.y) if data.fit_intercept else 0.0
-    threshold = exact_penalty_threshold(data, data.y - mean, factor)
+    data = read_data(
+        X, y, loss=loss, sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize
+    )
+    penalty = TrimmedL1(0, penalty_factor, groups=groups, q=q).bind(
+        data.columns.shape[1], data.loss.n_outputs
+    )
+    threshold = exact_penalty_threshold(data, penalty)
+    if not np.isfinite(threshold):
+        raise ValueError(f"loss must have a slope_bound; got {data.loss!r}, which has none")
     return (1.0 + _MARGIN) * threshold if threshold > 0 else 1.0
 
 
-def exact_penalty_threshold(data: Data, target: np.ndarray, factor: np.ndarray) -> float:
-    """The threshold itself, for a target that is centred where it has to be."""
+def exact_penalty_threshold(data: Data, penalty: Penalty) -> float:
+    """The threshold itself, for a penalty bound to the data's features."""
+    factor, norm = penalty.levels(1.0), penalty.norm
     counts = (factor > 0) & np.isfinite(factor)
-    norms = data.columns.norms[counts] / factor[counts]
-    return float(np.max(norms, initial=0.0)) * data.rms(target)
+    # Entries of a row share one column: together they are at most its norm times B, in l1 sqrt(K) of it.
+    length = norm.dual_lengths(data.norms) / np.sqrt(data.loss.n_outputs)
+    largest = float(np.max(length[counts] / factor[counts], initial=0.0))
+    return largest * data.loss.slope_bound(data.target, data.d) if largest > 0 else 0.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..penalties import TrimmedL1, subgradient_residual
+from ..penalties import TrimmedL1
 from ._point import best_constant, number, read_point
 
 _EPS = float(np.finfo(float).eps)
@@ -20,7 +20,8 @@ class LocalMinimumCheck:
     ----------
     holds : bool
     coordinate : int or None
-        The first feature that violates its condition; None if all hold, or if only the intercept fails.
+        The first feature that violates its condition (with groups, the first whose coefficient has part in
+        that); None if all hold, or if only the intercept fails.
     reason : str
         The condition that it violates, in words.
     violation : float
@@ -75,33 +76,36 @@ def is_local_minimum(
     ``r_(h) = 0``              fewer than h nonzeros: any zero may be free, so ``g = 0`` everywhere
     =========================  ==================================================================
 
+    With groups, or with several outputs, a "feature" is a group or the row of a feature, ``g_j`` the gradient
+    in its coefficients, ``|theta_j|`` its norm, and ``|g_j|`` the dual norm.
+
     With ``positive`` a feature at 0 may have ``g_j`` above these values; excluded features must be 0. If an
     intercept is fitted its derivative must vanish.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n, p)
-    y : array-like of shape (n,)
-    coef : array-like of shape (p,)
+    y : array-like of shape (n,), or (n, columns) for losses of a matrix
+    coef : array-like of shape (p,), or (K, p) for losses of K outputs
         Coefficients in the units of X. That of a column that takes no part (constant where an intercept is
         fitted, or zero) counts as 0, as does one that is within rounding of 0.
     penalty : TrimmedL1
     alpha : float
         Strength of the penalty, for a loss that is a mean over samples.
-    intercept : float
+    intercept : float, or array-like of shape (K,)
     loss : str or loss object
         Convex in the linear predictor; otherwise the conditions are only necessary.
     sample_weight : array-like of shape (n,), optional
     fit_intercept, standardize : bool
         Whether the intercept is free, and whether the penalty acts on standardized coefficients.
     positive : bool
-        Whether ``theta >= 0`` is required.
+        Whether ``theta >= 0`` is required; for single coefficients.
     tol : float
         Allowed violation of a condition on ``g_j``, relative to
         :math:`\|z_j\| \max_k |g_k(0)| / \|z_k\|`, the gradient at ``theta = 0`` with the intercept
         fitted; for columns of one norm that is ``max_k |g_k(0)|``, and the norms make the test the same
         in any units of X. Also the relative difference at which two magnitudes count as tied. Raised to
-        200 eps of the dtype of X.
+        200 eps of the dtype of X. For a group the norms are root mean squares over its columns.
 
     Returns
     -------
@@ -153,8 +157,9 @@ def is_local_minimum(
     bad = np.flatnonzero(violation > tol)
     if bad.size:
         j = int(bad[0])
-        return LocalMinimumCheck(False, j, roles.reason(j), float(violation[j]))
-    slope = float(_ratio(np.abs(point.intercept_derivative), intercept_scale))
+        feature = j // point.loss.n_outputs
+        return LocalMinimumCheck(False, feature, roles.reason(j), float(violation[j]))
+    slope = float(np.max(_ratio(np.abs(point.intercept_derivative), intercept_scale)))
     if slope > tol:
         return LocalMinimumCheck(False, None, "the derivative in the intercept is not 0", slope)
     largest = max(slope, float(np.max(violation, initial=0.0)))
@@ -162,14 +167,15 @@ def is_local_minimum(
 
 
 class _Roles:
-    """Which features are free in some optimal S, and which are penalized in some."""
+    """Which features (or groups) are free in some optimal S, and which are penalized in some."""
 
     def __init__(self, point, tol):
-        self.point = point
+        self.point, self.norm = point, point.penalty.norm
         self.theta, self.factor = point.clean_theta, point.factor
+        self.length = self.norm.lengths(self.theta)
         self.unpenalized, self.excluded = self.factor == 0, np.isinf(self.factor)
         regular = ~(self.unpenalized | self.excluded)
-        r = np.where(regular, np.where(regular, self.factor, 0.0) * np.abs(self.theta), -np.inf)
+        r = np.where(regular, np.where(regular, self.factor, 0.0) * self.length, -np.inf)
         h, count = point.penalty.n_free, int(np.count_nonzero(regular))
         ordered = np.sort(r[regular])[::-1]
         self.spare = h > np.count_nonzero(r > 0)  # fewer than h nonzeros
@@ -183,52 +189,74 @@ class _Roles:
         self.penalized = regular & (r <= penalized_to)
 
     def residual(self):
-        """The largest violation of each feature over the roles that it can have, in units of g."""
-        point = self.point
-        threshold = np.where(self.penalized, point.alpha * np.where(self.penalized, self.factor, 0.0), 0.0)
-        as_free = subgradient_residual(self.theta, point.gradient, 0.0, point.positive)
-        as_penalized = subgradient_residual(self.theta, point.gradient, threshold, point.positive)
-        residual = np.maximum(
-            np.where(self.free, np.abs(as_free), 0.0), np.where(self.penalized, np.abs(as_penalized), 0.0)
+        """The largest violation of each coefficient over the roles that it can have, in units of g."""
+        point, spread = self.point, self.norm.spread
+        level = point.alpha * np.where(self.penalized, self.factor, 0.0)
+        as_free, as_penalized = (
+            np.abs(self.norm.residual(self.theta, point.gradient, threshold, point.positive))
+            for threshold in (np.zeros_like(level), level)
         )
-        forbidden = self.excluded & (self.theta != 0)
+        residual = np.maximum(
+            np.where(spread(self.free), as_free, 0.0), np.where(spread(self.penalized), as_penalized, 0.0)
+        )
+        forbidden = spread(self.excluded) & (self.theta != 0)
         if point.positive:
             forbidden |= self.theta < 0
         return np.where(forbidden, np.inf, residual)
 
-    def reason(self, j):
-        """The condition that feature j violates."""
-        zero = self.theta[j] == 0
+    def reason(self, coordinate):
+        """The condition that the feature of this coefficient, or its group, violates."""
+        j = int(self.norm.spread(np.arange(self.norm.count))[coordinate])
+        grouped, single = self.point.penalty.groups is not None, self.norm.q is None
+        it, its = ("its group", "its group's") if grouped else ("it", "its")
+        counted = "groups" if grouped else "coefficients" if single else "features"
+        pull = "|gradient|" if single else "the dual norm of the gradient"
+        zero = self.length[j] == 0
         if self.excluded[j]:
-            return "it is excluded by an infinite penalty factor, but its coefficient is not 0"
-        if self.point.positive and self.theta[j] < 0:
+            return f"{it} is excluded by an infinite penalty factor, but its coefficient is not 0"
+        if self.point.positive and self.theta[coordinate] < 0:
             return "its coefficient is negative, but positive=True"
         if self.unpenalized[j]:
-            return "it is never penalized, but its gradient is not 0"
+            return f"{it} is never penalized, but its gradient is not 0"
         if self.free[j] and self.penalized[j] and not zero:
-            return "its magnitude ties with others for the h-th place, so that F falls on one side"
+            return f"{its} magnitude ties with others for the h-th place, so that F falls on one side"
         if self.free[j] and zero and self.spare:
-            return "fewer than h coefficients are nonzero, so this one is free too, but its gradient is not 0"
+            one = "this one is free too, but its gradient is not 0"
+            return f"fewer than h {counted} are nonzero, so {one}"
         if self.free[j]:
-            return "it is free, but its gradient is not 0"
+            return f"{it} is free, but its gradient is not 0"
         if zero:
-            return "it is zero and penalized, but |gradient| exceeds alpha times its factor"
-        return "it is nonzero and penalized, but its gradient is not -alpha times its factor and sign"
+            return f"{it} is zero and penalized, but {pull} exceeds alpha times its factor"
+        if single:
+            return "it is nonzero and penalized, but its gradient is not -alpha times its factor and sign"
+        right = "-alpha times its factor and a subgradient of its norm"
+        return f"{it} is nonzero and penalized, but its gradient is not {right}"
 
 
 def _scales(point, tol):
-    """What violations are measured against: for each feature, and for the intercept.
+    """What violations are measured against: for each coefficient, and for the intercept.
 
     Never less than rounding over ``tol``, so that a target that X does not explain at all (g = 0 at
     theta = 0 but for rounding) is not measured against rounding.
     """
-    data, columns = point.data, point.data.columns
+    data, norm = point.data, point.penalty.norm
     b = best_constant(point.loss, data.y, data.d) if data.fit_intercept else point.intercept
-    slope = point.loss.gradient(np.full(data.y.shape, b), data.y, data.d)
-    at_zero = np.where(np.isinf(point.factor), 0.0, np.abs(columns.gradient(slope)))
-    floor = 64 * _EPS * (data.rms(data.y) + data.rms(point.eta)) / tol
-    per_norm = max(float(np.max(_ratio(at_zero, columns.norms), initial=0.0)), floor)
-    return columns.norms * per_norm, max(float(np.sum(np.abs(slope))), floor)
+    slope = point.loss.gradient(np.zeros_like(point.eta) + b, data.y, data.d)
+    excluded = norm.spread(np.isinf(point.factor))
+    at_zero = np.where(excluded, 0.0, np.abs(data.columns.gradient(slope).ravel()))
+    # Violations within a group are of one size, whatever the sizes of its columns.
+    norms = norm.common(data.norms)
+    floor = 64 * _EPS * _size_of_slopes(point, slope) / tol
+    per_norm = max(float(np.max(_ratio(at_zero, norms), initial=0.0)), floor)
+    return norms * per_norm, max(float(np.sum(np.abs(slope))), floor)
+
+
+def _size_of_slopes(point, at_zero):
+    """What the gradient in the predictor is a difference of: its rounding is that of numbers of this size."""
+    data = point.data
+    if point.loss.constant_curvature:
+        return data.rms(data.y) + data.rms(point.eta)
+    return float(np.sum(np.abs(at_zero)) + np.sum(np.abs(point.slope)))
 
 
 def _ratio(size, scale):

@@ -33,13 +33,14 @@ def stationarity(
     where ``N(w)`` is the normal cone of the box ``0 <= w <= 1`` and the last term is there if an
     intercept b is fitted. A penalty whose weights are not variables (l1, MCP, SCAD) has no second term.
     The derivatives are taken in the coordinates of the penalty: for the columns ``(x_j - m_j) / s_j``,
-    centred if an intercept is fitted and divided by their deviation if ``standardize``.
+    centred if an intercept is fitted and divided by their deviation if ``standardize``. With groups, or
+    several outputs, ``theta_j`` and ``g_j`` are vectors and :math:`|\theta_j|` is a norm.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n, p)
-    y : array-like of shape (n,)
-    coef : array-like of shape (p,)
+    y : array-like of shape (n,), or (n, columns) for losses of a matrix
+    coef : array-like of shape (p,), or (K, p) for losses of K outputs
         Coefficients in the units of X. That of a column that takes no part (constant where an intercept is
         fitted, or zero) counts as 0.
     penalty : Penalty or str
@@ -47,8 +48,9 @@ def stationarity(
     alpha : float
         Strength of the penalty, for a loss that is a mean over samples.
     weights : array-like of shape (p,), optional
-        ``w``. By default the weights that the penalty gives at theta, which are optimal there.
-    intercept : float
+        ``w``, one for every feature (or group). By default the weights that the penalty gives at theta,
+        which are optimal there.
+    intercept : float, or array-like of shape (K,)
     loss : str or loss object
     sample_weight : array-like of shape (n,), optional
     fit_intercept, standardize : bool
@@ -100,12 +102,12 @@ def stationarity(
     else:
         weights = _feasible_weights(weights, point)
     distance = point.penalty.stationarity(point.theta, weights, point.gradient, point.alpha, point.positive)
-    return float(distance + point.intercept_derivative**2)
+    return float(distance + np.sum(point.intercept_derivative**2))
 
 
 def _feasible_weights(weights, point):
     """``weights``, if they lie in S to rounding; outside it F has no finite value."""
-    weights = vector("weights", weights, point.theta.size)
+    weights = vector("weights", weights, point.penalty.norm.count)
     slack = np.sqrt(np.finfo(float).eps)
     if (weights < -slack).any() or (weights > 1 + slack).any():
         raise ValueError("weights must lie between 0 and 1")

@@ -36,7 +36,6 @@ from scipy.linalg import solve_triangular
 from ..losses import Quadratic, get_loss
 from ..penalties import TrimmedL1
 from ._point import read_point
-from .exact_penalty import exact_penalty_threshold
 
 _RELATIVE_GAIN = 1e-9
 # A column counts as explained by others if this part of its squared norm is left, or less: 1e-9 of its
@@ -149,6 +148,8 @@ def best_swap(
     loss = get_loss(loss)
     if not isinstance(loss, Quadratic):
         raise ValueError(f"loss must be 'quadratic', the only one with swap scores; got {loss!r}")
+    if penalty.groups is not None:
+        raise ValueError("penalty must not have groups: swaps are scored for single coefficients")
     point = read_point(
         X,
         y,
@@ -166,7 +167,7 @@ def best_swap(
     if excluded.any() or (point.positive and (point.theta < 0).any()):
         raise ValueError("coef must be 0 for excluded features, and >= 0 with positive=True")
     data = point.data
-    target = data.y - (float(data.d @ data.y) if data.fit_intercept else point.intercept)
+    target = data.target if data.fit_intercept else data.y - point.intercept
     model = _Model(point, target)
     floor = _RELATIVE_GAIN * point.objective() + _EPS * 0.5 * data.rms(target) ** 2
     best, found = _candidates(model, floor)
@@ -233,7 +234,10 @@ class _Model:
         self.outside = regular & (theta == 0) & alive
         self.n_free = point.penalty.n_free
 
-        threshold = exact_penalty_threshold(point.data, target, factor)
+        # Of the target less an intercept that is held, which the loss of the data knows nothing of.
+        counted = alive & regular
+        longest = np.max(self.columns.norms[counted] / factor[counted], initial=0.0)
+        threshold = float(longest) * point.data.rms(target)
         # A relative 1e-12 for an alpha that was set to the threshold, computed in another order.
         hard = not held.any() and point.alpha >= (1 - 1e-12) * threshold
         self.threshold = np.full(theta.size, np.inf) if hard else point.alpha * np.where(regular, factor, 0.0)
