@@ -6,6 +6,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from trimreg import (
+    MultiTaskTrimmedLasso,
+    TrimmedCoxRegressor,
+    TrimmedGammaRegressor,
+    TrimmedGroupLasso,
+    TrimmedHuberRegressor,
+    TrimmedLasso,
+    TrimmedLogisticRegression,
+    TrimmedPoissonRegressor,
+)
+
 LAYOUTS = {
     "C": np.ascontiguousarray,
     "F": np.asfortranarray,
@@ -37,6 +48,50 @@ def make_data():
         return SimpleNamespace(X=X, y=y, weight=rng.integers(0, 4, n) + rng.random(n) / 2, coef=coef)
 
     return make
+
+
+def survival(eta, rng):
+    time, censored = rng.exponential(np.exp(-eta)), rng.exponential(3.0, eta.size)
+    return np.column_stack([np.minimum(time, censored).round(2), time <= censored])  # rounded: with ties
+
+
+#: Every model with a way to draw its target from a linear predictor.
+MODELS = {
+    "lasso": (TrimmedLasso, lambda eta, rng: eta + rng.standard_normal(eta.size)),
+    "group": (TrimmedGroupLasso, lambda eta, rng: eta + rng.standard_normal(eta.size)),
+    "binary": (TrimmedLogisticRegression, lambda eta, rng: eta + rng.logistic(size=eta.size) > 0),
+    "classes": (
+        TrimmedLogisticRegression,
+        lambda eta, rng: np.array(["a", "b", "c"])[np.digitize(eta + rng.logistic(size=eta.size), [-1, 1])],
+    ),
+    "poisson": (TrimmedPoissonRegressor, lambda eta, rng: rng.poisson(np.exp(eta))),
+    "gamma": (TrimmedGammaRegressor, lambda eta, rng: rng.gamma(2.0, np.exp(eta))),
+    "huber": (TrimmedHuberRegressor, lambda eta, rng: eta + rng.standard_t(2, eta.size)),
+    "cox": (TrimmedCoxRegressor, survival),
+    "multitask": (
+        MultiTaskTrimmedLasso,
+        lambda eta, rng: np.column_stack([eta, 1 - 0.5 * eta]) + rng.standard_normal((eta.size, 2)),
+    ),
+}
+
+
+def make_case(name, n=120, p=9, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)) + 0.3 * rng.standard_normal((n, 1)) + 0.2
+    kind, draw = MODELS[name]
+    return SimpleNamespace(name=name, kind=kind, X=X, y=draw(X[:, :3] @ [1.0, -0.8, 0.6], rng))
+
+
+@pytest.fixture(params=MODELS)
+def case(request):
+    """Each model in turn: its class as ``kind``, and data ``X`` and ``y``; three features are at work."""
+    return make_case(request.param)
+
+
+@pytest.fixture
+def make():
+    """``make(name, n, p, seed)``: a case of a certain model."""
+    return make_case
 
 
 def weighted_mean(values, sample_weight):

@@ -61,48 +61,65 @@ def forward_order(H, c, parts, first=None) -> np.ndarray:
     unit = np.sqrt(np.maximum(np.diag(H), 0.0))
     unit = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0)
     H, c = H * unit * unit[:, None], c * unit  # gains do not depend on units, but rounding would
+    c = c / (np.max(np.abs(c), initial=0.0) or 1.0)  # lest squares under- or overflow
     if first is not None and np.any(first):
-        H, c = _swept(H, c, np.flatnonzero(first))
+        _sweep(H, c, np.flatnonzero(first))
         H, c, parts = H[np.ix_(~first, ~first)], c[~first], parts[~first]
     labels, part = np.unique(parts, return_inverse=True)
-    members = [np.flatnonzero(part == k) for k in range(labels.size)]
-    order, left = [], np.ones(labels.size, dtype=bool)
-    for _ in range(labels.size):
-        gain = np.where(left, _gains(H, c, members), -np.inf)
-        best = int(np.argmax(gain))
-        order.append(best)
-        left[best] = False
-        H, c = _swept(H, c, members[best])
-    return labels[order]
+    if labels.size == c.size:
+        by_label = np.argsort(part)
+        return labels[_order_of_singles(H[np.ix_(by_label, by_label)], c[by_label])]
+    return labels[_order_of_parts(H, c, part)]
 
 
-def _gains(H, c, members):
-    """Twice what each part lowers the model by."""
-    if len(members) == c.size:  # single coefficients, in the order of the coordinates or not
-        j = np.concatenate(members)
-        diagonal = H[j, j]
-        return np.divide(c[j] ** 2, diagonal, out=np.zeros(c.size), where=diagonal > _DEPENDENT)
-    gains = np.empty(len(members))
-    for k, j in enumerate(members):
-        values, vectors = np.linalg.eigh(H[np.ix_(j, j)])
-        along, real = vectors.T @ c[j], values > _DEPENDENT
-        gains[k] = np.sum(along[real] ** 2 / values[real])
-    return gains
+def _order_of_singles(H, c):
+    """The order where every coordinate is a part: Cholesky's factorization, its pivots the largest gains."""
+    c, diagonal = c.copy(), np.diag(H).copy()
+    rows, gain, order = np.zeros_like(H), np.empty_like(c), []
+    for step in range(c.size):
+        gain.fill(0.0)
+        np.divide(c**2, diagonal, out=gain, where=diagonal > _DEPENDENT)
+        gain[order] = -1.0
+        j = int(np.argmax(gain))
+        order.append(j)
+        if diagonal[j] > _DEPENDENT:
+            rows[step] = (H[j] - rows[:step, j] @ rows[:step]) / np.sqrt(diagonal[j])
+            c -= rows[step] * (c[j] / np.sqrt(diagonal[j]))
+            diagonal -= rows[step] ** 2
+    return order
 
 
-def _swept(H, c, j):
-    """H and c once the coordinates j are in the model: 0 there, Schur complements elsewhere."""
-    if j.size == 1:
-        pivot, column = H[j[0], j[0]], H[:, j[0]]
-        if pivot <= _DEPENDENT:
-            return H, c
-        column = column / np.sqrt(pivot)
-        return H - column[:, None] * column, c - column * column[j[0]] * c[j[0]] / pivot
+def _order_of_parts(H, c, part):
+    """The order for parts of any sizes."""
+    H, c, sizes = H.copy(), c.copy(), np.bincount(part)
+    members = np.split(np.argsort(part, kind="stable"), np.cumsum(sizes)[:-1])
+    alike = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
+    tables = [(which, np.array([members[k] for k in which])) for which in alike]
+    order, gain = [], np.empty(sizes.size)
+    for _ in range(sizes.size):
+        for which, table in tables:
+            gain[which] = _gains(H, c, table)
+        gain[order] = -1.0
+        order.append(int(np.argmax(gain)))
+        _sweep(H, c, members[order[-1]])
+    return order
+
+
+def _gains(H, c, table):
+    """Twice what parts of one size lower the model by; a row of ``table`` has the coordinates of one."""
+    values, vectors = np.linalg.eigh(H[table[:, :, None], table[:, None, :]])
+    along = np.einsum("gij,gi->gj", vectors, c[table])
+    return np.divide(along**2, values, out=np.zeros_like(values), where=values > _DEPENDENT).sum(axis=1)
+
+
+def _sweep(H, c, j):
+    """Take the coordinates j into the model: H and c become, in place, what is left of them beside these."""
     values, vectors = np.linalg.eigh(H[np.ix_(j, j)])
     real = values > _DEPENDENT
-    columns = H[:, j] @ (vectors[:, real] / np.sqrt(values[real]))
-    along = (vectors[:, real] / np.sqrt(values[real])).T @ c[j]
-    return H - columns @ columns.T, c - columns @ along
+    root = vectors[:, real] / np.sqrt(values[real])
+    columns = H[:, j] @ root
+    c -= columns @ (root.T @ c[j])
+    H -= columns @ columns.T
 
 
 def order_by_size(lengths) -> np.ndarray:
@@ -179,7 +196,7 @@ def _entered(problem, theta, eta, taken, never, lengths):
             H = problem.hessian(eta, W)
             c = H @ theta[W] - _gradient(problem, eta, W)
         if np.isfinite(H).all() and np.isfinite(c).all():
-            label = np.repeat(parts, [norm.coordinates(parts[k : k + 1]).size for k in range(parts.size)])
+            label = norm.spread(np.arange(norm.count))[W]
             return forward_order(H, c, label, first=never[label])
     return taken[order_by_size(lengths[taken])]
 
