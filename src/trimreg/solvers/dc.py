@@ -44,7 +44,9 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, ties="plain"):
 
     Stops at a stationary point, :math:`\sqrt{T} \le tol \cdot \max_j |\nabla_j L(0)|` with the weights of
     the current S. The plain form also stops where its own steps do, :math:`\|\theta^+ - \theta\|/\eta` below
-    the same goal: at a DC-critical point, where T need not vanish. ``message`` says which was reached.
+    the same goal: at a DC-critical point, where T need not vanish. For groups with ``q = inf`` both forms do:
+    where the largest entries of a free group tie, the tangent is one of several, and may hold them there.
+    ``message`` says which was reached.
 
     Parameters
     ----------
@@ -121,7 +123,7 @@ def _algorithm_2(problem, theta, tol, eta, ties):
         T = penalty.stationarity(theta, w, gradient, alpha, problem.positive)
         residual = float(np.linalg.norm(theta - theta_before)) / eta
         stationary = np.sqrt(T) <= goal
-        critical = ties == "plain" and residual <= goal
+        critical = (ties == "plain" or norm.q == np.inf) and residual <= goal
         message = f"sqrt(T) {np.sqrt(T):.3g}, fixed-point residual {residual:.3g}, goal {goal:.3g}"
         if stationary:
             message = f"a stationary point: {message}"

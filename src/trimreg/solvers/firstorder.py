@@ -8,6 +8,8 @@ import numpy as np
 
 from .problem import Problem
 
+_GROWTH = 1.2
+
 
 def positive_number(name: str, value) -> float:
     """``value`` as a float; a ValueError that names the argument unless it is finite and above 0.
@@ -74,7 +76,8 @@ class StepSize:
 
     :math:`1/L_f` is the longest step for which every method here is known to descend. A loss without a bound on
     its curvature (Poisson, Gamma, Cox) has no such constant: there the step starts from the curvature at the
-    first point, and is halved until the quadratic bound that the proofs need holds for the step taken,
+    first point, grows a little with every step, and is halved until the quadratic bound that the proofs need
+    holds for the step taken,
 
     .. math:: L(\theta^+) \le L(\theta) + \langle\nabla L(\theta), \theta^+ - \theta\rangle
               + \tfrac{1}{2\eta}\|\theta^+ - \theta\|^2.
@@ -94,7 +97,7 @@ class StepSize:
             constant = problem.lipschitz()
             self.halving = not np.isfinite(constant)
             eta = 1.0 / (self._local_constant(predictor) if self.halving else constant)
-        self.eta = eta
+        self.eta = self._following = eta
 
     def _local_constant(self, predictor):
         problem, live = self.problem, self.problem.d > 0
@@ -104,6 +107,7 @@ class StepSize:
 
     def take(self, theta, loss, gradient, move):
         """``(theta+, predictor, loss)`` for ``theta+ = move(eta)`` from a point with that loss and gradient."""
+        self.eta = self._following
         while True:
             following = move(self.eta)
             predictor = self.problem.predictor(following)
@@ -114,6 +118,7 @@ class StepSize:
             step = following - theta
             bound = loss + float(gradient @ step) + float(step @ step) / (2 * self.eta)
             if value <= bound + 1e-14 * abs(loss):
+                self._following = _GROWTH * self.eta  # where the loss is flatter, a longer step may hold
                 return following, predictor, value
             self.eta /= 2
 
