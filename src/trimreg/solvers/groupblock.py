@@ -47,15 +47,16 @@ def newton_direction(hessian, slope, size):
 # -- q = 2 ------------------------------------------------------------------------------------------------
 
 
-def newton_on_groups(gram, gradient, theta, starts, threshold, tol, max_steps=5):
+def newton_on_groups(gram, gradient, theta, starts, threshold, tol, patience=10):
     """Newton steps for q = 2 on the free groups and those not 0, in place; groups that reach 0 are dropped.
 
-    Ends where a step had to be cut short: another set of groups is at work than block descent had found.
+    At most ``patience`` steps may be cut short: until block descent has found the groups at work they
+    often are.
     """
     group = np.repeat(np.arange(threshold.size), np.diff(starts))
     t = threshold[group]
     free = (t == 0) & (np.diagonal(gram) > 0)
-    for _ in range(max_steps):
+    for _ in range(patience + 5):
         length = np.sqrt(np.add.reduceat(theta * theta, starts[:-1]))
         active = np.flatnonzero(free | ((length[group] > 0) & (t > 0)))
         if active.size == 0:
@@ -78,7 +79,8 @@ def newton_on_groups(gram, gradient, theta, starts, threshold, tol, max_steps=5)
         target = theta.copy()
         target[active] += change
         shift(gram, gradient, theta, target, 0, theta.size)
-        if step < 1.0:
+        patience -= step < 1.0
+        if patience < 0 or step == 0.0:
             return
 
 
@@ -119,16 +121,17 @@ def _growth(r, xd, dd, step):
 # -- q = inf ----------------------------------------------------------------------------------------------
 
 
-def newton_on_face(gram, gradient, theta, starts, threshold, max_drops=3):
+def newton_on_face(gram, gradient, theta, starts, threshold, patience=10):
     """Newton steps for q = inf on the current face, in place; it shrinks where a bound is met.
 
     The entries at the top of a group move together, as one variable; those below it and free groups are not
     penalized. A step past bounds is cut off at them, if that lowers the objective; else it ends at the first.
+    At most ``patience`` steps may be cut short.
     """
     group = np.repeat(np.arange(threshold.size), np.diff(starts))
     alive = np.diagonal(gram) > 0
     free = (threshold == 0)[group]
-    for _ in range(max_drops):
+    for _ in range(patience + 1):
         size = np.abs(theta)
         top = np.where(threshold > 0, np.maximum.reduceat(size, starts[:-1]), 0.0)
         working = top[group] > 0
@@ -235,12 +238,13 @@ def minimize_group_block(gram, gradient, theta, starts, threshold, q, tol, max_r
     flat, work = q != 2, np.empty((4, theta.size))
     if block_descent(gram, gradient, theta, starts, threshold, flat, _FIRST_EPOCHS, tol, work):
         return True
-    for _ in range(max_rounds):
+    for repeat in range(max_rounds):
         epochs = _epochs(theta, starts, threshold)
         if block_descent(gram, gradient, theta, starts, threshold, flat, epochs, tol, work):
             return True
+        patience = 2 ** min(repeat, 10) - 1
         if flat:
-            newton_on_face(gram, gradient, theta, starts, threshold)
+            newton_on_face(gram, gradient, theta, starts, threshold, patience)
         else:
-            newton_on_groups(gram, gradient, theta, starts, threshold, 0.3 * tol)
+            newton_on_groups(gram, gradient, theta, starts, threshold, 0.3 * tol, patience)
     return bool(np.max(np.abs(group_residual(theta, gradient, starts, threshold, q)), initial=0.0) <= tol)
