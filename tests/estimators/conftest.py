@@ -66,7 +66,7 @@ MODELS = {
     ),
     "poisson": (TrimmedPoissonRegressor, lambda eta, rng: rng.poisson(np.exp(eta))),
     "gamma": (TrimmedGammaRegressor, lambda eta, rng: rng.gamma(2.0, np.exp(eta))),
-    "huber": (TrimmedHuberRegressor, lambda eta, rng: eta + rng.standard_t(2, eta.size)),
+    "huber": (TrimmedHuberRegressor, lambda eta, rng: eta + 0.7 * rng.standard_t(3, eta.size)),
     "cox": (TrimmedCoxRegressor, survival),
     "multitask": (
         MultiTaskTrimmedLasso,

@@ -80,8 +80,7 @@ class LinearEstimator(BaseEstimator):
         self.outliers_ = result.outliers
         self.entry_order_ = details.order
         self.feature_deviation_ = details.deviation
-        groups = getattr(task.problem.penalty, "groups", None)
-        self._groups = None if groups is None else partition(groups, self.n_features_in_)
+        self._groups, self._group_names = groups_of(task.problem.penalty, self.n_features_in_)
         self._facts = {
             "loss": task.problem.loss.name,
             "n_samples": task.problem.y.shape[0],
@@ -144,8 +143,7 @@ class LinearEstimator(BaseEstimator):
             the variable (:mod:`trimreg.estimators.entry`), and whether it is free, penalized or always in.
         """
         check_is_fitted(self)
-        groups = self._groups
-        weights = self.trim_weights_ if groups is None else self.trim_weights_[groups]
+        weights = self.trim_weights_ if self._groups is None else self.trim_weights_[self._groups]
         coef = np.asarray(self.coef_, dtype=float)
         coef = coef.ravel() if coef.shape[0] == 1 and coef.ndim == 2 else coef
         intercept = np.asarray(self.intercept_, dtype=float)
@@ -166,13 +164,13 @@ class LinearEstimator(BaseEstimator):
         with np.errstate(over="ignore"):
             standardized = coef * self.feature_deviation_
         return summarize(
-            getattr(self, "feature_names_in_", None) if self.n_features_in_ else [],
+            getattr(self, "feature_names_in_", None),
             coef.T,
             standardized.T,
             self.entry_order_,
             weights,
             always=self.entry_order_ == 0,
-            groups=groups,
+            groups=self._group_names,
             outputs=outputs,
             title=type(self).__name__,
             facts=facts,
@@ -219,6 +217,26 @@ class TrimmedEstimator(LinearEstimator):
             arguments["effort"] = self.effort
         penalty = TrimmedL1(self.h, self.penalty_factor, groups=self.groups, q=given.get("q", 2))
         return {"loss": self._loss(), "penalty": penalty, **arguments}
+
+
+def groups_of(penalty, n_features: int):
+    """The number of the group of every feature, and the user's name for it; None twice without groups.
+
+    Groups given as lists of features have no names but their numbers.
+
+    Examples
+    --------
+    >>> from trimreg import TrimmedL1
+    >>> from trimreg.estimators.linear import groups_of
+    >>> groups_of(TrimmedL1(1, groups=["b", "a", "b"]), 3)
+    (array([1, 0, 1]), ['b', 'a', 'b'])
+    """
+    groups = getattr(penalty, "groups", None)
+    if groups is None:
+        return None, None
+    label, names = partition(groups, n_features), list(groups)
+    are_lists = np.iterable(names[0]) and not isinstance(names[0], (str, bytes))
+    return label, label.tolist() if are_lists else names
 
 
 #: Parameters that are arguments of :func:`solve` as they are.

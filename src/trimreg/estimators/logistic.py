@@ -106,6 +106,10 @@ class TrimmedLogisticRegression(ClassifierMixin, TrimmedEstimator):
         return Multinomial(self.classes_.size) if self.classes_.size > 2 else Logistic()
 
     def _keep(self, task, details):
+        if self.coef_.ndim == 2:
+            free = (self.trim_weights_ if self._groups is None else self.trim_weights_[self._groups]) == 0
+            self.result_ = centred(self.result_, free)
+            self.coef_, self.intercept_ = self.result_.coef, self.result_.intercept
         self.coef_ = np.atleast_2d(self.coef_)
         self.intercept_ = np.atleast_1d(self.intercept_).astype(self.coef_.dtype)
         if self.objective_ < _NEARLY_PERFECT and separates(details.eta, task.problem.y, task.problem.d):
@@ -232,6 +236,22 @@ def class_factors(class_weight, classes, codes, weights) -> np.ndarray:
             raise ValueError(f"{allowed}; got {factor!r} for {label!r}") from None
         factors[known.index(label)] = factor
     return factors
+
+
+def centred(result, free):
+    """The multinomial result with coefficients of mean 0 over the classes, for ``free`` features and intercepts.
+
+    A constant for all classes changes no probability. So the loss alone leaves it open; a penalty, where
+    there is one, has chosen the mean 0 already.
+    """
+
+    def without_mean(values):
+        return values - values.mean(axis=0)
+
+    coef = np.where(free, without_mean(result.coef), result.coef)
+    theta = result.theta.reshape(-1, coef.shape[0]).T
+    theta = np.where(free, without_mean(theta), theta).T.ravel()
+    return replace(result, coef=coef, intercept=without_mean(result.intercept), theta=theta)
 
 
 def separates(eta, codes, d) -> bool:
