@@ -203,10 +203,10 @@ class WorkingSetSolver:
             following[W] = local
             return Moved(following, problem.predictor(following), np.nan)
         hessian, slope = problem.hessian(eta, W), gradient[W]
-        # In this unit the diagonal is of the order of 1. A loss that is flat here has none: then a step of
-        # the length of theta is where the search begins.
-        unit = float(np.diagonal(hessian).max(initial=0.0))
-        unit = unit or float(np.max(np.abs(slope))) / max(1.0, float(np.max(np.abs(theta)))) or 1.0
+        # In this unit the diagonal is of the order of 1. A loss that is flat here, but for rounding, has none:
+        # then a step of many times the length of theta is where the search begins.
+        steepest = float(np.max(np.abs(slope))) / max(1.0, float(np.max(np.abs(theta))))
+        unit = max(float(np.diagonal(hessian).max(initial=0.0)), 1e-8 * steepest) or 1.0
         hessian /= unit
         place = np.diag_indices_from(hessian)
         diagonal = hessian[place]
