@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from trimreg.solvers.groupblock import (
     group_residual,
     minimize_group_block,
+    newton_direction,
     newton_on_face,
     newton_on_groups,
 )
@@ -129,6 +130,11 @@ def test_the_level_fills_to_the_amount(u, t):
     assert np.sum(np.maximum(u - level, 0)) == pytest.approx(t, abs=1e-14 * scale * u.size, rel=1e-12)
 
 
+def test_the_level_is_found_where_rounding_lets_an_entry_come_back():
+    u = np.array([0.77, 0.73, 0.02, 0.54, 0.9])  # with t = 0.78 the fourth is at the level
+    assert water_level(u, 0.78) == pytest.approx(0.54, abs=1e-14)
+
+
 @MANY
 @given(z=VECTOR, t=st.one_of(THRESHOLD, st.sampled_from([0.0, np.inf])))
 @FLAT
@@ -160,6 +166,12 @@ def test_the_residual_is_the_nearest_subgradient(x, data, t, flat):
     largest = residual(x, g, t, flat, out)
     np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-14 * max(np.max(np.abs(g)), t) * x.size)
     assert largest == np.max(np.abs(out))
+
+
+def test_what_is_nearly_at_the_top_is_at_the_top():
+    out = np.empty(3)
+    assert residual(np.array([1.0, 1e-10 - 1.0, 0.5]), np.array([-0.4, 0.6, 0.0]), 1.0, True, out) < 1e-15
+    assert residual(np.array([1.0, 1e-8 - 1.0, 0.5]), np.array([-0.4, 0.6, 0.0]), 1.0, True, out) == 0.6
 
 
 @FLAT
@@ -417,3 +429,56 @@ def test_newton_keeps_what_is_together_together():
         assert (theta != start).any()
         np.testing.assert_array_equal(theta[0::3], -theta[1::3])
         assert np.all(np.abs(theta[2::3]) <= np.abs(theta[0::3]))
+
+
+def test_newton_snaps_what_is_nearly_together():
+    start = np.array([1.0, 5e-10 - 1.0, 0.2])
+    theta, gradient = start.copy(), start - [3.0, -2.0, 0.1]
+    newton_on_face(np.eye(3), gradient, theta, np.array([0, 3]), np.array([0.5]))
+    np.testing.assert_array_equal(theta[0], -theta[1])
+    np.testing.assert_allclose(theta, [2.25, -2.25, 0.1], atol=1e-15)
+    np.testing.assert_allclose(gradient, theta - [3.0, -2.0, 0.1], atol=1e-15)
+
+
+@BOTH
+def test_newton_drops_several_groups_in_one_step(q):
+    gram = np.array([[1.0, 0.3], [0.3, 2.0]])
+    gram = np.kron(np.eye(3), gram)
+    start = np.array([0.1, 0.03, -0.2, 0.1, 3.0, 1.0])
+    theta, gradient = start.copy(), gram @ start - gram @ [0.0, 0.0, 0.0, 0.0, 3.0, 1.0]
+    starts, threshold = np.array([0, 2, 4, 6]), np.array([2.0, 3.0, 0.5])
+    if q == 2:
+        newton_on_groups(gram, gradient, theta, starts, threshold, 1e-12, patience=0)
+    else:
+        newton_on_face(gram, gradient, theta, starts, threshold, patience=0)
+    np.testing.assert_array_equal(theta[:4], 0.0)
+    assert theta[4:].all()
+
+
+def test_newton_stops_single_coordinates_at_zero_exactly():
+    """A coordinate keeps its sign or is 0 to the bit, as in the l1 problem."""
+    dropped = 0
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((30, 8)) + rng.standard_normal((30, 1))
+        gram = X.T @ X / 30
+        start = rng.choice([-1.0, 1.0], 8) * rng.uniform(0.01, 1.0, 8)
+        theta, gradient = start.copy(), gram @ start - rng.standard_normal(8)
+        newton_on_groups(gram, gradient, theta, np.arange(9), np.full(8, 0.2), 1e-12)
+        assert np.all((theta == 0) | (np.sign(theta) == np.sign(start)))
+        assert np.all((theta == 0) | (np.abs(theta) > 1e-13))
+        dropped += np.count_nonzero(theta == 0)
+    assert dropped > 50
+
+
+def test_the_newton_direction_does_not_depend_on_scales():
+    rng = np.random.default_rng(0)
+    X, slope = rng.standard_normal((20, 4)), rng.standard_normal(4)
+    expected = -np.linalg.solve(X.T @ X, slope)
+    scale = np.array([1e-10, 1.0, 1e5, 1e10])
+    hessian = X.T @ X * np.multiply.outer(scale, scale)
+    d = newton_direction(hessian, slope * scale, np.diagonal(hessian))
+    np.testing.assert_allclose(d * scale, expected, rtol=1e-10)
+    singular = np.diag([2.0, 0.0])
+    d = newton_direction(singular, np.array([1.0, 0.0]), np.diagonal(singular))
+    np.testing.assert_allclose(d, [-0.5, 0.0], atol=1e-9)

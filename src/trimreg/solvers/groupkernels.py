@@ -143,12 +143,7 @@ def improve_group(gram, first, x, g, t, flat, tol, z, following):
             row += entry
         rows = max(rows, row)
     curvature = min(np.sqrt(squares), rows)  # both bound the largest eigenvalue
-    if curvature == 0.0:  # columns of zeros: nothing to gain but the norm
-        nothing = prox(g, t, flat, z) == 0.0
-        for i in range(k):
-            x[i] = 0.0 if nothing else x[i]
-        return
-    largest = np.inf
+    largest = np.inf if curvature > 0.0 else 0.0  # columns of zeros are left to the Newton step
     for _ in range(_PROX_STEPS):
         if not curvature * largest > tol:
             return
