@@ -211,9 +211,7 @@ def test_summary_names_the_outputs(make):
     table = TrimmedLogisticRegression(h=2).fit(case.X, case.y).summary()
     assert {"coef[a]", "coef[b]", "coef[c]", "norm"} <= set(table.columns)
     assert list(table.facts["intercepts"]) == ["a", "b", "c"]
-    assert (
-        len(TrimmedLogisticRegression(h=4).fit(case.X, case.y).summary(max_rows=2).to_text().split("\n")) > 2
-    )
+    assert "… 2 more" in str(TrimmedLogisticRegression(h=4).fit(case.X, case.y).summary(max_rows=2))
     tasks = make("multitask")
     assert "coef[1]" in MultiTaskTrimmedLasso(h=2).fit(tasks.X, tasks.y).summary().columns
 

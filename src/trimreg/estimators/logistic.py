@@ -239,7 +239,7 @@ def class_factors(class_weight, classes, codes, weights) -> np.ndarray:
 
 
 def centred(result, free):
-    """The multinomial result with coefficients of mean 0 over the classes, for ``free`` features and intercepts.
+    """The multinomial result with means of 0 over the classes, of ``free`` features and of the intercepts.
 
     A constant for all classes changes no probability. So the loss alone leaves it open; a penalty, where
     there is one, has chosen the mean 0 already.
