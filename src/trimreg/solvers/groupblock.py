@@ -239,6 +239,7 @@ def minimize_group_block(gram, gradient, theta, starts, threshold, q, tol, max_r
     if block_descent(gram, gradient, theta, starts, threshold, flat, _FIRST_EPOCHS, tol, work):
         return True
     for repeat in range(max_rounds):
+        before = theta.copy()
         epochs = _epochs(theta, starts, threshold)
         if block_descent(gram, gradient, theta, starts, threshold, flat, epochs, tol, work):
             return True
@@ -247,4 +248,6 @@ def minimize_group_block(gram, gradient, theta, starts, threshold, q, tol, max_r
             newton_on_face(gram, gradient, theta, starts, threshold, patience)
         else:
             newton_on_groups(gram, gradient, theta, starts, threshold, 0.3 * tol, patience)
+        if np.array_equal(theta, before):  # rounding has the last word
+            break
     return bool(np.max(np.abs(group_residual(theta, gradient, starts, threshold, q)), initial=0.0) <= tol)
