@@ -216,7 +216,9 @@ class WorkingSetSolver:
             # step descends.
             hessian[place] = diagonal + self._ridge
             local, following = theta[W], theta.copy()
-            minimize_parts(problem, parts, hessian, slope / unit, local, threshold[parts] / unit, tol / unit)
+            rounding = _FINEST / 50 * (1.0 + self._ridge) * float(np.sum(np.abs(local)))
+            aim = max(tol / unit, 4 * rounding)
+            minimize_parts(problem, parts, hessian, slope / unit, local, threshold[parts] / unit, aim)
             following[W] = local
             predictor = problem.predictor(following)
             moved, step = self._line_search(theta, eta, gradient, threshold, following, predictor)
