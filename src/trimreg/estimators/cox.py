@@ -107,13 +107,13 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         self.intercept_ = 0.0
         eta = details.eta
         self.event_times_, hazard = problem.loss.baseline(eta - eta.max(), problem.y, problem.d)
-        # details.eta is of centred columns: what centring took is given back
-        mean = task.problem.design.offset
-        moved = 0.0 if mean is None else float(mean @ np.asarray(self.coef_, dtype=float))
-        with np.errstate(over="ignore", under="ignore"):
+        # eta is of centred columns: what centring took is given back
+        moved = float(problem.design.offset @ np.asarray(self.coef_, dtype=float))
+        with np.errstate(over="ignore", invalid="ignore"):
             self._log_cumulative_hazard = np.log(hazard) - (float(eta.max()) + moved)
             self.baseline_cumulative_hazard_ = np.exp(self._log_cumulative_hazard)
-        self.baseline_hazard_ = np.diff(self.baseline_cumulative_hazard_, prepend=0.0)
+            steps = np.diff(self.baseline_cumulative_hazard_, prepend=0.0)
+        self.baseline_hazard_ = np.where(np.isnan(steps), np.inf, steps)  # beyond what is a number
 
     def predict(self, X):
         """The linear predictor, the logarithm of the hazard relative to that of ``x'theta = 0``.
