@@ -19,6 +19,11 @@ _WHERE = {
     "TrimmedHuberRegressor": "estimators",
     "TrimmedCoxRegressor": "estimators",
     "MEstimator": "estimators",
+    "TrimmedLassoCV": "selection",
+    "TrimmedLogisticRegressionCV": "selection",
+    "MEstimatorCV": "selection",
+    "StabilitySelection": "selection",
+    "trimmed_path": "selection",
     "solve": "estimators",
     "steps": "estimators",
     "TrimmedL1": "penalties",
@@ -28,7 +33,7 @@ _WHERE = {
     "SLOPE": "penalties",
     "SolverResult": "solvers",
 }
-_ROOMS = ("datasets", "designs", "diagnostics", "estimators", "losses", "penalties", "plotting", "solvers")
+_ROOMS = ("datasets", "designs", "diagnostics", "estimators", "losses", "penalties", "plotting", "selection", "solvers")
 
 __all__ = ["__version__", *_WHERE, *_ROOMS]
 

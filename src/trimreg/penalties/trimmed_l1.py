@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import numbers
 
 import numpy as np
@@ -78,6 +79,12 @@ class TrimmedL1(Penalty):
     def n_free(self) -> int:
         """h as a count, at most the number of features that have a penalty to be freed from."""
         return min(self._h, self._regular.size)
+
+    def freeing(self, h: int) -> TrimmedL1:
+        """The same bound penalty with another h."""
+        other = copy.copy(self)
+        other._h = h
+        return other
 
     def _value(self, size, alpha, factor):
         nonzero = np.flatnonzero(size)

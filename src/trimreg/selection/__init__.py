@@ -18,7 +18,12 @@ _WHERE = {
     "check_hs": "grid",
     "choose": "rules",
     "error_bound": "errorbounds",
+    "MEstimatorCV": "crossval",
     "StabilitySelection": "stability",
+    "TrimmedLassoCV": "crossval",
+    "TrimmedLogisticRegressionCV": "crossval",
+    "TrimmedPath": "path",
+    "trimmed_path": "path",
 }
 
 __all__ = sorted(_WHERE)

@@ -46,6 +46,16 @@ def coordinate_descent(gram, gradient, theta, threshold, positive, max_epochs, t
 
 
 @njit(cache=True, fastmath={"contract", "reassoc"})
+def add_rows(matrix, rows, coefficient, total):
+    """``total += coefficient @ matrix[rows]``, without a copy of the rows."""
+    for k in range(rows.size):
+        c = coefficient[k]
+        if c != 0.0:
+            for i in range(total.size):
+                total[i] += c * matrix[rows[k], i]
+
+
+@njit(cache=True, fastmath={"contract", "reassoc"})
 def best_swaps(link, correlation, spare, theta, inverse_diagonal, threshold, gain, partner):
     r"""For every outside coordinate j, the best free coordinate i to exchange it for.
 

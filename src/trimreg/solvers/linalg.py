@@ -52,6 +52,22 @@ def inverse(factor: np.ndarray) -> np.ndarray:
     return (full + full.T) / 2
 
 
+def inverse_factor(factor: np.ndarray) -> np.ndarray:
+    """``L^-1``, whose ``(L^-1)' L^-1`` is the inverse of the matrix; a third of the work of that.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.solvers.linalg import cholesky, inverse_factor
+    >>> inverse_factor(cholesky(np.array([[4.0, 0.0], [2.0, 2.0]])))
+    array([[ 0.5,  0. ],
+           [-0.5,  1. ]])
+    """
+    if factor.size == 0:
+        return np.zeros(factor.shape)
+    return np.tril(lapack.dtrtri(factor, lower=1)[0])
+
+
 def independent(gram: np.ndarray, tol: float) -> np.ndarray:
     """Positions of columns of norm one, each with more than ``tol`` unexplained by those before it.
 

@@ -141,7 +141,19 @@ def _trimmed_general(inner, theta0, rng, effort):
     if weights is not None and problem.alpha >= problem.exact_threshold():
         theta = np.where(penalty.norm.spread(weights > 0), 0.0, theta)
     best = yield from _settled(inner, theta, weights)
-    searchable = effort.exchanges and penalty.n_free > 0 and not np.any(problem.positive)
+    yield from improve_on_model(inner, best, rng, effort)
+
+
+def settle(inner, theta, weights) -> Step:
+    """The local minimum that MM leads to from there."""
+    *_, step = _majorize_minimize(inner, theta, weights)
+    return step
+
+
+def improve_on_model(inner, best, rng, effort):
+    """Exchanges on the quadratic model at a local minimum, as long as the loss confirms them; yields steps."""
+    problem = inner.problem
+    searchable = effort.exchanges and problem.penalty.n_free > 0 and not np.any(problem.positive)
     kicks = effort.kicks
     while searchable and best.converged:
         proposal = _search_model(inner, best, rng, effort, kicks)
@@ -187,7 +199,7 @@ def _search_model(inner, best, rng, effort, kicks):
         pass
     if not search.objective < before - 1e-9 * abs(before):
         return None
-    return search.theta, _weights_at(problem, search.theta, search.free)
+    return search.theta, weights_at(problem, search.theta, search.free)
 
 
 # -- trimmed least squares ------------------------------------------------------------------------------
@@ -221,7 +233,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
         search = yield from _subset_rival(search, rng, effort)
     theta, free = search.solution()
     certified = search.certifies and search.decided()
-    for step in _majorize_minimize(inner, theta, _weights_at(problem, theta, free)):
+    for step in _majorize_minimize(inner, theta, weights_at(problem, theta, free)):
         yield replace(step, swap_optimal=True if certified and step.converged else None)
 
 
@@ -273,11 +285,11 @@ def _descend(search, **how):
 
 def _where(search):
     theta, free = search.solution()
-    weights = _weights_at(search.inner.problem, theta, free)
+    weights = weights_at(search.inner.problem, theta, free)
     return Step(theta, weights, search.objective, message="exchanging free coordinates")
 
 
-def _weights_at(problem, theta, free):
+def weights_at(problem, theta, free):
     """The weights at theta; zeros of the free set come first among zeros."""
     first = np.zeros_like(theta)
     first[problem.penalty.norm.coordinates(free)] = -1.0
@@ -336,7 +348,7 @@ def _interpolate(inner, norms, free):
     # Dependent columns in the free set give way to those that the fit needs, as far as there are any.
     needed = SubsetSearch(inner, free).solution()[1]
     free = np.concatenate([needed, np.setdiff1d(free, needed)[: penalty.n_free - needed.size]])
-    weights = _weights_at(problem, np.zeros(problem.n_features), free)
+    weights = weights_at(problem, np.zeros(problem.n_features), free)
     used = np.flatnonzero((weights == 0) & inner.alive)
     root, unit = np.sqrt(problem.d), norms[used]
     block = problem.design.columns(used).astype(float) * unit * root[:, None]

@@ -1,4 +1,4 @@
-"""Warm starts along alpha."""
+"""Warm starts along alpha, for a single fit; :mod:`trimreg.solvers.surface` has those over h and alpha."""
 
 from __future__ import annotations
 

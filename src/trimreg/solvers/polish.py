@@ -100,11 +100,13 @@ class SoftSearch:
     def exchanges(self) -> Exchanges:
         S, P, always, O = self._parts()
         self._active = np.concatenate([S, P, always])
-        inverse = linalg.inverse(linalg.regularized_cholesky(self.inner.pool.block(self._active)))
-        outside, penalized = self._score_outside(O, inverse), self._score_penalized(P, inverse)
+        half = linalg.inverse_factor(linalg.regularized_cholesky(self.inner.pool.block(self._active)))
+        diagonal = np.einsum("ij,ij->j", half, half)  # of the inverse, half' half
+        outside, penalized = self._score_outside(O, half, diagonal), self._score_penalized(P, half, diagonal)
         entry, gain, partner = (np.concatenate(pair) for pair in zip(outside, penalized, strict=True))
-        cost = huber_cost(self.theta[S], np.diagonal(inverse)[: S.size], self.levels[S])
-        return Exchanges(S, cost, np.concatenate([O, P]), entry, gain, partner)
+        cost = huber_cost(self.theta[S], diagonal[: S.size], self.levels[S])
+        self.scores = Exchanges(S, cost, np.concatenate([O, P]), entry, gain, partner)
+        return self.scores
 
     def _parts(self):
         """The free set, the penalized nonzeros, the never penalized, and the candidates outside these."""
@@ -117,30 +119,30 @@ class SoftSearch:
             O = np.sort(O[np.argpartition(-np.abs(self.gradient[O]), _OUTSIDE)[:_OUTSIDE]])
         return self.free, np.flatnonzero(kind == 1), np.flatnonzero(kind == 2), O
 
-    def _score_outside(self, O, inverse):
+    def _score_outside(self, O, half, diagonal):
         """``(entry, gain, partner)`` for coordinates at zero."""
         S = self.free
         entry, gain, partner = np.zeros(O.size), np.full(O.size, -np.inf), np.zeros(O.size, dtype=np.int64)
         if O.size:
-            cross = self.inner.pool.block(O, self._active)
-            link = cross @ inverse
-            diagonal = self.inner.pool.diagonal(O)
-            spare = diagonal - np.einsum("ij,ij->i", cross, link)
-            spare[spare < 1e-9 * diagonal] = 0.0
+            explained = self.inner.pool.block(O, self._active) @ half.T
+            link = explained @ half[:, : S.size]
+            own = self.inner.pool.diagonal(O)
+            spare = own - np.einsum("ij,ij->i", explained, explained)
+            spare[spare < 1e-9 * own] = 0.0
             pull = -self.gradient[O]
             np.divide(pull**2, 2.0 * spare, out=entry, where=spare > 0)
-            diagonal = np.diagonal(inverse)[: S.size].copy()
-            best_swaps(link, pull, spare, self.theta[S], diagonal, self.levels[S], gain, partner)
+            best_swaps(link, pull, spare, self.theta[S], diagonal[: S.size], self.levels[S], gain, partner)
         return entry, gain, partner
 
-    def _score_penalized(self, P, inverse):
+    def _score_penalized(self, P, half, diagonal):
         """``(entry, gain, partner)`` for penalized nonzeros."""
         S, theta, level = self.free, self.theta, self.levels[P]
-        if P.size == 0 or S.size == 0:
-            return np.zeros(P.size), np.full(P.size, -np.inf), np.zeros(P.size, dtype=np.int64)
-        diagonal, at = np.diagonal(inverse), np.arange(S.size, S.size + P.size)
+        at = np.arange(S.size, S.size + P.size)
+        between = half[:, at].T @ half[:, : S.size]
         entry = level * np.abs(theta[P]) + 0.5 * level**2 * diagonal[at]
-        moved = theta[S] + (level * np.sign(theta[P]))[:, None] * inverse[at, : S.size]
+        if P.size == 0 or S.size == 0:
+            return entry, np.full(P.size, -np.inf), np.zeros(P.size, dtype=np.int64)
+        moved = theta[S] + (level * np.sign(theta[P]))[:, None] * between
         gain = entry[:, None] - huber_cost(moved, diagonal[: S.size], self.levels[S])
         return entry, gain.max(axis=1), gain.argmax(axis=1)
 

@@ -31,6 +31,10 @@ class Problem:
         """The same problem for another alpha."""
         return replace(self, alpha=alpha)
 
+    def freeing(self, h: int) -> Problem:
+        """The same problem for another number of free parts."""
+        return replace(self, penalty=self.penalty.freeing(h))
+
     @property
     def n_features(self) -> int:
         return self.design.shape[1]

@@ -119,6 +119,11 @@ class SubsetSearch:
         best = best[entry[best] > 0]
         return SubsetSearch(self.inner, self.free, np.union1d(best, self.A))
 
+    def grow(self, inner) -> None:
+        """Go on to the larger h of ``inner``, the same problem otherwise: the best entries fill its places."""
+        self.inner, self.size = inner, inner.problem.penalty.n_free
+        self._fill()
+
     def adopt(self, other: SubsetSearch) -> None:
         """Move to the free set of another search of the same problem."""
         self.move_to(other.solution()[1])

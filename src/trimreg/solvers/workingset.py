@@ -21,13 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..penalties.base import largest_violation
+from ..penalties.base import largest_violation, subgradient_residual
 from . import linalg
-from .kernels import coordinate_descent
+from .kernels import add_rows, coordinate_descent
 from .pool import FixedPool, GramPool
 from .problem import Problem
 
-_EPOCHS = 50
+_EPOCHS = 200
 _FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
 _LEAST_RIDGE, _LARGEST_RIDGE = 1e-10, 1e2  # added to a Newton model, in units of its largest curvature
 _PATIENCE = 10  # rounds without descent, before rounding is taken for the reason
@@ -36,7 +36,8 @@ _PATIENCE = 10  # rounds without descent, before rounding is taken for the reaso
 def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
     """Minimize over the current support and signs, in place; a coordinate that reaches 0 is dropped.
 
-    Unpenalized coordinates belong to the support whatever their value and may change sign.
+    All that would change sign are dropped at once if the objective falls enough by that, else the first that
+    reaches 0 on the way. Unpenalized coordinates belong to the support whatever their value and may change sign.
     """
     free = (threshold == 0) & (np.diagonal(gram) > 0) & ~np.asarray(positive)
     for _ in range(max_drops):
@@ -49,14 +50,24 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
         decrease = slope @ direction
         if not decrease < 0:
             return
-        bound = ~free[active] & (direction * theta[active] < 0)
-        ratios = np.where(bound, -theta[active] / np.where(bound, direction, 1.0), np.inf)
-        step = min(1.0, ratios.min())
-        theta[active] += step * direction
-        gradient += step * (direction @ gram[active])
-        if step == 1.0:
+        old = theta[active]
+        bound = ~free[active] & (direction * old < 0)
+        crossing = bound & (old * (old + direction) < 0)
+        move = np.where(crossing, -old, direction)
+        change = move @ gram[active]
+        if crossing.any():
+            kept = np.abs(old + move) - np.abs(old)
+            fall = move @ gradient[active] + 0.5 * (move @ change[active]) + threshold[active] @ kept
+            if not fall <= 0.1 * decrease:
+                ratios = np.where(bound, -old / np.where(bound, direction, 1.0), np.inf)
+                step = min(1.0, ratios.min())
+                crossing = ratios <= step
+                move = np.where(crossing, -old, step * direction)
+                change = move @ gram[active]
+        theta[active] = np.where(crossing, 0.0, old + move)
+        gradient += change
+        if not crossing.any():
             return
-        theta[active[ratios <= step]] = 0.0
 
 
 def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=100):
@@ -272,11 +283,14 @@ class GramSolver:
         A point, the gradient and the value of the loss there.
     predictor : ndarray, optional
         At theta, where the curvature has to be computed.
+
+    A gradient that is handed to :meth:`solve` is that of the model at its theta.
     """
 
     def __init__(self, inner: WorkingSetSolver, parts, theta, gradient, loss, predictor=None):
         self.problem, self.scale, self.tol, self.goal = inner.problem, inner.scale, inner.tol, inner.goal
         self.norm = inner.norm
+        self.null, self.gradient_at_null = inner.null, inner.gradient_at_null
         self.parts = parts
         self.columns = U = self.norm.coordinates(parts)
         self.alive = np.zeros_like(inner.alive)
@@ -293,15 +307,41 @@ class GramSolver:
     def solve(self, theta, threshold, *, tol=None, gradient=None) -> Solution:
         U = self.columns
         local = theta[U]
-        moved = local - self._theta[U]
-        changed = np.flatnonzero(moved)
-        slope = self._gradient[U] + moved[changed] @ self._gram[changed]
+        if gradient is None:
+            slope = self._gradient[U]
+            changed = np.flatnonzero(local != self._theta[U])
+            add_rows(self._gram, changed, (local - self._theta[U])[changed], slope)
+        else:
+            slope = gradient[U]
         goal = self.goal if tol is None else self.scale * max(tol, _FINEST)
-        done = minimize_parts(
-            self.problem, self.parts, self._gram, slope, local, threshold[self.parts], 0.3 * goal
-        )
+        if self.norm.q is None:
+            done = self._working_sets(local, slope, threshold[U], goal)
+        else:
+            done = minimize_parts(
+                self.problem, self.parts, self._gram, slope, local, threshold[self.parts], 0.3 * goal
+            )
         moved = local - self._theta[U]
         loss = self._loss + 0.5 * float(moved @ (slope + self._gradient[U]))
         theta, gradient = self._theta.copy(), self._gradient.copy()
         theta[U], gradient[U] = local, slope
         return Solution(theta, gradient, loss, done)
+
+    def _working_sets(self, theta, gradient, threshold, goal, max_rounds=100):
+        """Working sets again, in place: most columns of the model stay at 0 and need no descent of their own."""
+        positive = self.problem.positive
+        held = positive[self.columns] if np.ndim(positive) else np.full(theta.size, positive)
+        for _ in range(max_rounds):
+            violation = np.abs(subgradient_residual(theta, gradient, threshold, held))
+            worst = float(violation.max(initial=0.0))
+            if worst <= goal:
+                return True
+            W = np.flatnonzero((theta != 0) | (violation > goal))
+            local, slope, block = theta[W], gradient[W], self._gram[W[:, None], W]
+            aim = max(0.3 * goal, 1e-3 * worst)
+            minimize_block(block, slope, local, threshold[W], held[W], aim)
+            moved = local - theta[W]
+            if not moved.any():
+                return False
+            add_rows(self._gram, W, moved, gradient)
+            theta[W] = local
+        return False

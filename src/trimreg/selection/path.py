@@ -1,0 +1,179 @@
+"""The surface of fits over h and alpha."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..estimators import validation as check
+from ..estimators.task import Task, prepare
+from ..penalties import TrimmedL1
+from ..solvers import EFFORTS, SolverResult
+from ..solvers.surface import surface
+from .grid import alpha_grid, check_alphas, check_hs
+from .progress import progress
+
+
+@dataclass
+class TrimmedPath:
+    """The fits of :func:`trimmed_path`; the first two axes of every array are h and alpha.
+
+    Attributes
+    ----------
+    hs : ndarray of int
+        Rising.
+    alphas : list of float or "exact"
+        Falling; ``"exact"``, which is above any number, first.
+    coefs : ndarray of shape (n_hs, n_alphas, n_features) or (n_hs, n_alphas, n_outputs, n_features)
+    intercepts : ndarray of shape (n_hs, n_alphas) or (n_hs, n_alphas, n_outputs)
+    objectives, n_nonzero, alpha_values : ndarray of shape (n_hs, n_alphas)
+        ``n_nonzero`` counts features; ``alpha_values`` has the number that ``"exact"`` stands for.
+    results : list of lists of SolverResult
+        One a cell.
+    """
+
+    hs: np.ndarray
+    alphas: list
+    coefs: np.ndarray
+    intercepts: np.ndarray
+    objectives: np.ndarray
+    n_nonzero: np.ndarray
+    alpha_values: np.ndarray
+    results: list[list[SolverResult]]
+
+
+def trimmed_path(
+    X,
+    y,
+    hs="auto",
+    alphas="auto",
+    *,
+    loss="quadratic",
+    penalty_factor=None,
+    groups=None,
+    q=2,
+    fit_intercept=True,
+    standardize=True,
+    positive=False,
+    sample_weight=None,
+    effort="medium",
+    tol=1e-6,
+    random_state=None,
+    verbose=0,
+) -> TrimmedPath:
+    r"""Trimmed fits for every h and alpha, each from the solutions next to it.
+
+    .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b) + \alpha \sum_{j > h} r_{(j)}(\theta)
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+    y : array-like
+    hs : "auto" or sequence of int or fractions, default="auto"
+        ``"auto"`` is :func:`~trimreg.selection.auto_hs`.
+    alphas : "auto", "exact" or sequence, default="auto"
+        ``"auto"`` is 21 numbers down from the least alpha at which nothing but the h free coefficients
+        is in the model, by :func:`~trimreg.selection.alpha_grid`; ``"exact"`` gives best subsets, and may also
+        be one of a sequence.
+    loss, fit_intercept, standardize, positive, sample_weight, tol, random_state
+        As in :func:`trimreg.solve`.
+    penalty_factor, groups, q
+        As in :class:`~trimreg.TrimmedL1`.
+    effort : {"low", "medium", "high"}, default="medium"
+        How many cells take the homotopy as a rival start: none, some, all.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Returns
+    -------
+    TrimmedPath
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg import trimmed_path
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 30))
+    >>> y = 2 * X[:, 3] - X[:, 17] + 0.1 * rng.standard_normal(100)
+    >>> path = trimmed_path(X, y, hs=[0, 1, 2, 3], alphas=["exact", 0.5, 0.1])
+    >>> path.coefs.shape, path.n_nonzero[:, 0]
+    ((4, 3, 30), array([0, 1, 2, 3]))
+    >>> np.flatnonzero(path.coefs[2, 0])
+    array([ 3, 17])
+    """
+    penalty = TrimmedL1(0, penalty_factor, groups=groups, q=q)
+    check.check_choice("effort", effort, EFFORTS)
+    task = prepare(
+        X, y, loss=loss, penalty=penalty, alpha=0.0, fit_intercept=fit_intercept, standardize=standardize,
+        positive=positive, sample_weight=sample_weight, tol=tol, random_state=random_state,
+    )  # fmt: skip
+    hs, alphas = grid_for(task, hs, alphas)
+    with progress(hs.size * len(alphas), "fits", verbose) as advance:
+        return solve_path(task, hs, alphas, effort=effort, advance=advance)
+
+
+def grid_for(task: Task, hs, alphas):
+    """The hs and alphas that the user's stand for; their numbers are of the task's scale."""
+    n = np.count_nonzero(task.problem.d)
+    hs = check_hs(hs, n, n_parts(task))
+    alphas = check_alphas(alphas)
+    if "exact" in alphas:
+        check.check_exact(task.problem.loss, task.problem.penalty, task.problem.y, task.problem.d)
+    if isinstance(alphas, str) and alphas == "auto":
+        eps = 0.05 if n < n_parts(task) else 1e-3  # below it the l1 part has as many nonzeros as samples
+        alphas = list(alpha_grid(largest_alpha(task), eps=eps))
+    return hs, alphas
+
+
+def n_parts(task: Task) -> int:
+    """The number of features or groups that h counts."""
+    return task.problem.penalty.norm.count - int(task.constant)
+
+
+def largest_alpha(task: Task) -> float:
+    """The least alpha at which the l1 solution is the null model."""
+    from ..solvers.workingset import WorkingSetSolver
+
+    problem = task.problem
+    null = WorkingSetSolver(problem, 1e-4)
+    levels = problem.penalty.levels(1.0)
+    regular = (levels > 0) & np.isfinite(levels)
+    pull = problem.penalty.norm.dual_lengths(null.gradient_at_null)
+    return float(np.max(pull[regular] / levels[regular], initial=0.0))
+
+
+def cells(task: Task, hs, alphas, **options):
+    """``(values, steps)``: the numbers of the alphas, and a step for every cell."""
+    threshold = task.problem.exact_threshold() * (1 + 1e-6) or 1.0
+    values = [threshold if alpha == "exact" else alpha for alpha in alphas]
+    tol, rng = task.options["tol"], task.options["rng"]
+    return values, surface(task.problem, hs, values, tol=tol, rng=rng, **options)
+
+
+def solve_path(task: Task, hs, alphas, **options) -> TrimmedPath:
+    """The path of a checked task."""
+    values, steps = cells(task, hs, alphas, **options)
+    results = []
+    for h, row in zip(hs, steps, strict=True):
+        results.append([])
+        for alpha, value, step in zip(alphas, values, row, strict=True):
+            problem = task.problem.at(value).freeing(int(h))
+            cell = replace(task, problem=problem, exact=alpha == "exact")
+            results[-1].append(cell.result(cell.at_most_h(step), 1, {"objective": [step.objective]}))
+
+    def collect(pick):
+        return np.array([[pick(result) for result in row] for row in results])
+
+    coefs = collect(lambda result: result.coef)
+    features = coefs.any(axis=2) if coefs.ndim == 4 else coefs != 0
+    return TrimmedPath(
+        hs=np.asarray(hs),
+        alphas=list(alphas),
+        coefs=coefs,
+        intercepts=collect(lambda result: result.intercept),
+        objectives=collect(lambda result: result.objective),
+        n_nonzero=np.count_nonzero(features, axis=-1),
+        alpha_values=np.broadcast_to(values, (len(hs), len(alphas))).copy(),
+        results=results,
+    )

@@ -1,0 +1,328 @@
+r"""The whole surface of (h, alpha) from warm starts.
+
+Alpha goes upward, and within it h. A cell then has two neighbours that are solved already, each a start: the
+smaller h, with the best candidates added to its free set, and the smaller alpha. The one that leads lower is
+kept and improved by exchanges. A sweep back, from larger alpha and larger h, offers every cell its other two
+neighbours, and the homotopy is a rival at a few cells of every row: what it finds spreads from there.
+
+For least squares and single coefficients all of it happens in Gram coordinates: the Gram matrix of the columns
+that matter is computed once, and a cell costs no pass over X, or one that verifies it where X has more
+columns than the matrix. Above the exact-penalty threshold a row is a path of best subsets, each grown from
+the last. Other losses, and groups, go by MM from the same neighbours.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..penalties.base import largest_violation
+from .driver import Step
+from .exchange import descend
+from .homotopy import homotopy
+from .mm import EFFORTS, improve_on_model, settle, weights_at
+from .polish import SoftSearch
+from .subset import SubsetSearch
+from .workingset import GramSolver, WorkingSetSolver
+
+_ALL_COLUMNS = 3000  # up to this many columns the whole Gram matrix is formed
+_BETTER = 1e-7  # relative fall of F for which a rival is taken
+_ROUGH = 1e-3  # tolerance at which rivals are compared; what F still falls by is of second order
+_HOMOTOPIES = 1  # cells in a row for which the homotopy is a rival
+
+
+def surface(
+    problem, hs, alphas, *, tol=1e-6, rng=None, effort="medium", pool=None, verify=True, advance=None
+):
+    """A :class:`Step` for every cell: ``steps[i][j]`` for ``hs[i]`` and ``alphas[j]``.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a trimmed penalty, bound to any h.
+    hs : sequence of int
+        Rising.
+    alphas : sequence of float
+        In any order. One at or above the exact-penalty threshold gives best subsets.
+    tol, rng, effort
+        As in the default solver; ``"high"`` takes the homotopy as a rival in every cell.
+    pool : function from a normalized design to a Gram pool, optional
+        Where Gram matrices come from, if not from the design.
+    verify : bool
+        Whether every cell is checked by the true gradient, and finished by MM where it falls short.
+    advance : callable, optional
+        Called after every cell.
+    """
+    normal, norms = problem.normalized()
+    inner = WorkingSetSolver(normal, tol)
+    rng = np.random.default_rng(0) if rng is None else rng
+    single = normal.loss.constant_curvature and normal.penalty.norm.q is None
+    if single and not np.any(normal.positive):
+        if pool is not None:
+            inner.pool = pool(norms)
+        rows = _LeastSquares(inner, effort, verify)
+    else:
+        rows = _General(inner, effort, rng)
+    hs, order = [int(h) for h in hs], np.argsort(alphas)
+    threshold = normal.exact_threshold()
+    exact = [j for j in order if alphas[j] >= threshold]
+    soft = [j for j in order if alphas[j] < threshold]
+    steps = [[None] * len(alphas) for _ in hs]
+    tell = advance if advance is not None else _nothing
+    for j in exact:
+        for i, step in enumerate(rows.subsets(hs, float(alphas[j]), tell)):
+            steps[i][j] = step
+    found = rows.soft(hs, [float(alphas[j]) for j in soft], tell) if soft else []
+    for j, column in zip(soft, found, strict=True):
+        for i, step in enumerate(column):
+            steps[i][j] = step
+    return [[replace(step, theta=step.theta / norms) for step in row] for row in steps]
+
+
+def _nothing():
+    """No one is told."""
+
+
+@dataclass
+class Cell:
+    """A local minimum of the surface: enough to start a neighbour from."""
+
+    theta: np.ndarray
+    free: np.ndarray
+    gradient: np.ndarray
+    objective: float
+    candidates: np.ndarray  # who would gain most by being free, best first
+
+    def start(self):
+        return self.theta, self.free, self.gradient
+
+    def grown(self, h):
+        """A start for a larger h: the free set and the best candidates."""
+        more = self.candidates[: max(h - self.free.size, 0)]
+        return self.theta, np.concatenate([self.free, more]), self.gradient
+
+    def shrunk(self, h):
+        """A start for a smaller h: the largest of the free coordinates."""
+        order = np.argsort(-np.abs(self.theta[self.free]), kind="stable")
+        return self.theta, self.free[order[:h]], self.gradient
+
+
+class _LeastSquares:
+    """Rows of the surface of trimmed least squares, single coefficients, in normalized coordinates."""
+
+    def __init__(self, inner: WorkingSetSolver, effort: str, verify: bool):
+        self.inner, self.effort, self.verify = inner, effort, verify
+        problem = inner.problem
+        levels = problem.penalty.levels(1.0)
+        self.usable = np.flatnonzero(inner.alive & np.isfinite(levels))
+        self.complete = self.usable.size <= _ALL_COLUMNS
+        self.origin_loss = problem.loss_value(problem.origin())
+        self.gram = None
+
+    def _columns(self, columns):
+        """Take these columns into the Gram matrix."""
+        zero = np.zeros(self.inner.problem.n_features)
+        self.gram = GramSolver(
+            self.inner, columns, zero, self.inner.gradient_at_zero, self.origin_loss
+        )
+
+    # -- soft rows -----------------------------------------------------------------------------------
+
+    def soft(self, hs, alphas, tell):
+        """``steps[j][i]`` for rising alphas."""
+        self._columns(self.usable if self.complete else self._screened(max(hs), alphas[0]))
+        nothing = np.zeros(self.inner.problem.n_features), np.empty(0, dtype=np.intp), None
+        cells = {}
+        every = 1 if self.effort == "high" else max(1, len(hs) // _HOMOTOPIES)
+        for j, alpha in enumerate(alphas):
+            for i, h in enumerate(hs):
+                starts = [nothing] if i == 0 and j == 0 else []
+                starts += [cells[i - 1, j].grown(h)] if i else []
+                starts += [cells[i, j - 1].start()] if j else []
+                if h and self.effort != "low" and (i + j) % every == every // 2:
+                    starts.append(self._from_homotopy(h, alpha))
+                cells[i, j] = self._solve(h, alpha, starts)
+                tell()
+        for j in reversed(range(len(alphas))):
+            for i in reversed(range(len(hs))):
+                starts = [cells[i + 1, j].shrunk(hs[i])] if i + 1 < len(hs) else []
+                starts += [cells[i, j + 1].start()] if j + 1 < len(alphas) else []
+                cells[i, j] = self._rival(cells[i, j], hs[i], alphas[j], starts)
+        return [
+            [self._step(cells[i, j], h, alpha) for i, h in enumerate(hs)] for j, alpha in enumerate(alphas)
+        ]
+
+    def _solver(self, h, alpha):
+        other = copy.copy(self.gram)
+        other.problem = self.inner.problem.at(alpha).freeing(h)
+        return other
+
+    def _solve(self, h, alpha, starts) -> Cell:
+        """The lowest of the starts, ``(theta, free, gradient)`` each, improved by exchanges."""
+        solver = self._solver(h, alpha)
+        start = min((_rough(solver, start) for start in _distinct(starts)), key=lambda rough: rough[0])[1]
+        while True:
+            cell = _improved(SoftSearch(solver, *start), splices=(4, 2))
+            outside = self._violators(cell, solver)
+            if outside.size == 0:
+                return cell
+            self._columns(np.union1d(self.gram.columns, outside))
+            solver, start = self._solver(h, alpha), (cell.theta, cell.free)
+
+    def _rival(self, cell, h, alpha, starts) -> Cell:
+        """The cell, or what a start leads to if that is lower."""
+        solver = self._solver(h, alpha)
+        for start in _distinct(starts, known=cell.free):
+            rough, start = _rough(solver, start)
+            if rough < cell.objective * (1 + 1e-4):
+                search = SoftSearch(solver, *start)
+                if search.objective < cell.objective * (1 - _BETTER):
+                    cell = _improved(search, splices=())
+        return cell
+
+    def _from_homotopy(self, h, alpha):
+        solver = self._solver(h, alpha)
+        for theta, gradient, *_ in homotopy(solver):  # noqa: B007 - the last is used
+            pass
+        return theta, solver.problem.free_set(theta, gradient), gradient
+
+    def _step(self, cell, h, alpha):
+        """The cell with its weights, verified if that is asked for."""
+        inner = copy.copy(self.inner)
+        inner.problem = self.inner.problem.at(alpha).freeing(h)
+        weights = weights_at(inner.problem, cell.theta, cell.free)
+        return self._verified(inner, Step(cell.theta, weights, cell.objective, converged=True))
+
+    def _verified(self, inner, step):
+        """The step, or where MM leads from it if the true gradient shows a violation."""
+        if not self.verify:
+            return step
+        problem = inner.problem
+        gradient = problem.gradient(problem.predictor(step.theta))
+        threshold = problem.penalty.thresholds(step.weights, problem.alpha)
+        worst = largest_violation(step.theta, gradient, threshold)
+        if worst > 3 * inner.goal:
+            return settle(inner, step.theta, step.weights)
+        return replace(step, message=f"largest violation {worst:.3g}, goal {inner.goal:.3g}")
+
+    # -- columns outside the Gram matrix ---------------------------------------------------------------
+
+    def _screened(self, h, alpha):
+        """Columns to begin with: the lasso's at the smallest alpha, and those of largest gradient there."""
+        problem = self.inner.problem
+        threshold = problem.penalty.levels(alpha)
+        theta, gradient, *_ = self.inner.solve(self.inner.null, threshold, tol=1e-2)
+        room = max(500, 4 * h)
+        rank = np.where(theta[self.usable] != 0, np.inf, np.abs(gradient[self.usable]))
+        room = min(max(room, 2 * np.count_nonzero(theta)), self.usable.size)
+        return np.sort(self.usable[np.argpartition(-rank, room - 1)[:room]])
+
+    def _violators(self, cell, solver):
+        """Columns outside the matrix that the penalty does not hold at 0: one pass over X."""
+        if self.complete:
+            return np.empty(0, dtype=np.intp)
+        problem = solver.problem
+        gradient = problem.gradient(problem.predictor(cell.theta))
+        levels = problem.penalty.levels(problem.alpha)
+        outside = np.setdiff1d(self.usable, self.gram.columns, assume_unique=True)
+        return outside[np.abs(gradient[outside]) > levels[outside] + self.inner.goal]
+
+    # -- rows of best subsets ----------------------------------------------------------------------------
+
+    def subsets(self, hs, alpha, tell):
+        """Best subsets of rising size, each grown from the last by the best entry, then swapped."""
+        nothing = np.empty(0, dtype=np.intp)
+        search = None
+        for h in hs:
+            inner = copy.copy(self.inner)
+            inner.problem = self.inner.problem.at(alpha).freeing(h)
+            if search is None:
+                search = SubsetSearch(inner, nothing)
+            else:
+                search.grow(inner)
+            for _ in descend(search, splices=(4, 2), trials=3):
+                pass
+            theta, free = search.solution()
+            weights = weights_at(inner.problem, theta, free)
+            tell()
+            yield self._verified(inner, Step(theta, weights, search.objective, converged=True))
+
+
+def _rough(solver, start):
+    """F for the free set of a start, roughly, and the start moved there."""
+    theta, free, gradient = start
+    penalty, alpha = solver.problem.penalty, solver.problem.alpha
+    threshold = penalty.levels(alpha)
+    threshold[free] = 0.0
+    theta, gradient, loss, _ = solver.solve(theta, threshold, tol=_ROUGH, gradient=gradient)
+    return loss + penalty.value(theta, alpha), (theta, free, gradient)
+
+
+def _improved(search, splices) -> Cell:
+    for _ in descend(search, splices=splices, trials=4):
+        pass
+    scores = search.scores  # of the last round of exchanges, which found none
+    candidates = scores.candidates[np.argsort(-scores.entry, kind="stable")]
+    return Cell(search.theta, search.free, search.gradient, search.objective, candidates)
+
+
+def _distinct(starts, known=None):
+    """The starts of different free sets: for a given free set the problem is convex."""
+    seen = set() if known is None else {tuple(np.sort(known))}
+    for start in starts:
+        key = tuple(np.sort(start[1]))
+        if key not in seen:
+            seen.add(key)
+            yield start
+
+
+class _General:
+    """Rows of the surface for any loss, single coefficients or groups: MM from the neighbours."""
+
+    def __init__(self, inner: WorkingSetSolver, effort: str, rng):
+        self.inner, self.rng = inner, rng
+        self.effort = EFFORTS[effort]
+
+    def soft(self, hs, alphas, tell):
+        steps = []
+        for alpha in alphas:
+            column = []
+            for i, h in enumerate(hs):
+                starts = [column[-1]] if column else []
+                starts += [steps[-1][i]] if steps else []
+                column.append(self._solve(h, alpha, starts))
+                tell()
+            steps.append(column)
+        for column, following in zip(steps[-2::-1], steps[::-1], strict=False):
+            for i, h in enumerate(hs):  # what a larger alpha has found, offered to the smaller one
+                column[i] = self._solve(h, alphas[steps.index(column)], [following[i]], column[i])
+        return steps
+
+    def subsets(self, hs, alpha, tell):
+        step = None
+        for h in hs:
+            step = self._solve(h, alpha, [] if step is None else [step])
+            tell()
+            yield step
+
+    def _solve(self, h, alpha, starts, incumbent=None) -> Step:
+        """The lowest of MM from the starts (from the null model if there is none), improved on its model."""
+        inner = copy.copy(self.inner)
+        inner.problem = self.inner.problem.at(alpha).freeing(h)
+        best, tried = incumbent, set()
+        for start in starts or [None]:
+            theta = inner.null if start is None else start.theta
+            weights = inner.problem.weights(theta, inner.problem.gradient(inner.problem.predictor(theta)))
+            key = weights.tobytes()
+            if key in tried or (incumbent is not None and np.array_equal(weights, incumbent.weights)):
+                continue
+            tried.add(key)
+            step = settle(inner, theta, weights)
+            if best is None or step.objective < best.objective - _BETTER * abs(best.objective):
+                best = step
+        if best is incumbent or not self.effort.exchanges:
+            return best
+        *_, best = improve_on_model(inner, best, self.rng, self.effort)
+        return best
