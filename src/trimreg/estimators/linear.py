@@ -66,7 +66,11 @@ class LinearEstimator(BaseEstimator):
         y, sample_weight = self._target(y, sample_weight)
         arguments = self._arguments()
         start = self._start(arguments["loss"], y)
-        result, task = solve_with_task(X, y, sample_weight=sample_weight, theta0=start, **arguments)
+        self._take(*solve_with_task(X, y, sample_weight=sample_weight, theta0=start, **arguments))
+        return self
+
+    def _take(self, result, task) -> None:
+        """The fitted attributes, from a result and its problem."""
         details = fit_details(task, result)
         self.result_ = result
         self.coef_ = result.coef
@@ -87,7 +91,6 @@ class LinearEstimator(BaseEstimator):
             "h": task.problem.penalty.n_free,
         }
         self._keep(task, details)
-        return self
 
     def _start(self, loss, y):
         """The coefficients of the last fit, if a warm start is asked for and they fit the data."""

@@ -113,9 +113,9 @@ def trimmed_path(
         return solve_path(task, hs, alphas, effort=effort, advance=advance)
 
 
-def grid_for(task: Task, hs, alphas):
-    """The hs and alphas that the user's stand for; their numbers are of the task's scale."""
-    n = np.count_nonzero(task.problem.d)
+def grid_for(task: Task, hs, alphas, n=None):
+    """The hs and alphas that the user's stand for, for n samples; the alphas are of the task's scale."""
+    n = np.count_nonzero(task.problem.d) if n is None else n
     hs = check_hs(hs, n, n_parts(task))
     alphas = check_alphas(alphas)
     if "exact" in alphas:
