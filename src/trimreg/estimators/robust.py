@@ -115,12 +115,7 @@ class _Fits:
     def concentrate(self, fit: _Fit, steps: int, rough: bool) -> _Fit:
         """Leave out the samples of largest loss, fit the rest, and again, as long as the objective falls."""
         for _ in range(steps):
-            kept = self.counted.copy()
-            kept[
-                largest(
-                    np.where(self.counted, fit.loss - fit.loss[self.counted].min() + 1.0, 0.0), self.count
-                )
-            ] = False
+            kept = self._without(fit.loss - fit.loss[self.counted].min() + 1.0)
             if np.array_equal(kept, fit.kept):
                 break
             following = self.fit(kept, rough, theta0=fit.result.coef)
@@ -153,8 +148,18 @@ class _Fits:
         return True
 
     def _without(self, distance):
+        """All samples but those of largest distance; one that the loss cannot do without stays."""
+        distance = np.where(self.counted, distance, 0.0)
         kept = self.counted.copy()
-        kept[largest(np.where(self.counted, distance, 0.0), self.count)] = False
+        kept[largest(distance, self.count)] = False
+        if self._usable(kept):
+            return kept
+        kept, left = self.counted.copy(), self.count
+        for i in np.argsort(-distance, kind="stable"):
+            if left and kept[i]:
+                kept[i] = False
+                kept[i] = not self._usable(kept)
+                left -= not kept[i]
         return kept
 
     def _row_lengths(self):
