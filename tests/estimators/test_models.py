@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn import linear_model as peers
 from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
 
 from trimreg import (
     SLOPE,
@@ -406,3 +407,15 @@ def test_scores_of_targets_that_do_not_vary(make):
     same = TrimmedGammaRegressor(h=1).fit(X, np.full(120, 3.0))
     assert same.score(X, np.full(120, 3.0)) == 1.0
     assert same.score(X, np.full(120, 9.0)) == 0.0
+
+
+def test_outliers_of_targets_in_other_forms(make):
+    case = make("lasso")
+    y = case.y.copy()
+    y[:4] += 300.0
+    expected = TrimmedLasso(h=3, n_outliers=4).fit(case.X, y)
+    np.testing.assert_array_equal(expected.outliers_, np.arange(4))
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        column = TrimmedLasso(h=3, n_outliers=4).fit(case.X, y[:, None])
+    np.testing.assert_array_equal(column.coef_, expected.coef_)
+    np.testing.assert_array_equal(TrimmedLasso(h=3, n_outliers=4).fit(case.X, list(y)).coef_, expected.coef_)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..losses import get_loss
 from ..solvers import SolverResult
 from . import validation as check
 from .robust import solve_task, solve_without_outliers
@@ -117,8 +118,10 @@ def solve_with_task(
     if check.is_zero(n_outliers):
         task = prepare(X, y, **arguments)
         return solve_task(task, callback), task
+    X = check.check_matrix(X)  # here and not at every fit
+    y = check.check_target(y, X.shape[0], matrix=get_loss(loss).matrix_target)
     result = solve_without_outliers(X, y, n_outliers, callback, **arguments)
-    kept = check.check_sample_weight(sample_weight, check.check_matrix(X).shape[0])
+    kept = check.check_sample_weight(sample_weight, X.shape[0])
     kept[result.outliers] = 0.0
     return result, prepare(X, y, **arguments | {"sample_weight": kept})
 
