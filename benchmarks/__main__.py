@@ -17,7 +17,9 @@ from pathlib import Path
 
 from .common import Section, machine
 
-NAMES = ("objective", "subset", "soft", "lasso", "cold", "growth")
+NAMES = (
+    "objective", "subset", "soft", "lasso", "surface", "crossval", "cold", "growth",
+)  # fmt: skip
 RESULTS = Path(__file__).parent / "RESULTS.md"
 README = Path(__file__).parent.parent / "README.md"
 MARKS = ("<!-- written by make bench -->", "<!-- end -->")

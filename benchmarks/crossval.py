@@ -1,0 +1,77 @@
+"""The number of variables by cross-validation: TrimmedLassoCV against abess over the same sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .common import Section, one_thread, timed
+
+N, P, K, LARGEST = 300, 1000, 15, 30
+TESTS, FOLDS = 1000, 5
+
+
+def run(quick: bool = False) -> Section:
+    one_thread()
+    from abess import LinearRegression
+    from sklearn.model_selection import KFold
+
+    from trimreg import TrimmedLassoCV
+    from trimreg.datasets import make_ar1
+
+    n, p, k, largest = (100, 100, 5, 10) if quick else (N, P, K, LARGEST)
+    seeds = 2 if quick else 10
+    sizes = list(range(largest + 1))
+    names = ('TrimmedLassoCV(alphas="exact")', f"abess.LinearRegression(cv={FOLDS})")
+    seconds, errors, kept, found = (np.zeros((2, seeds)) for _ in range(4))
+    for seed in range(seeds):
+        data = make_ar1(n + TESTS, p, k, rho=0.5, snr=2, random_state=seed)
+        X, y = np.asfortranarray(data.X[:n]), data.y[:n]
+        splits = list(KFold(FOLDS, shuffle=True, random_state=seed).split(X))
+        number = np.zeros(n, dtype=int)
+        for i, (_, test) in enumerate(splits):
+            number[test] = i
+
+        def ours(X=X, y=y, splits=splits):
+            return TrimmedLassoCV(hs=sizes, alphas="exact", cv=splits).fit(X, y)
+
+        def peer(X=X, y=y, number=number):
+            return LinearRegression(cv=FOLDS, support_size=sizes).fit(X, y, cv_fold_id=number)
+
+        if seed == 0:
+            ours(), peer()
+        for row, fit in enumerate((ours, peer)):
+            seconds[row, seed], model = timed(fit, 2)
+            errors[row, seed] = np.mean((data.y[n:] - model.predict(data.X[n:])) ** 2)
+            support = np.flatnonzero(model.coef_)
+            kept[row, seed] = support.size
+            found[row, seed] = np.count_nonzero(data.coef[support])
+    section = Section(
+        "Cross-validation of h",
+        f"n={n}, p={p}, k={k}, AR(1) 0.5, SNR 2, {seeds} seeds, sizes 0 to {largest}, the same {FOLDS} folds for both, {TESTS} fresh samples to test on, "
+        "float64, one BLAS thread. Seconds are medians over seeds of the less of two fits; +- is one standard error.",
+        ["fit", "seconds", "test error", "variables kept", "true ones among them"],
+    )
+    for row, name in enumerate(names):
+        section.rows.append([
+            name, f"{np.median(seconds[row]):.3f}", with_error(errors[row]),
+            f"{kept[row].mean():.1f}", f"{found[row].mean():.1f}",
+        ])  # fmt: skip
+    pace = float(np.median(seconds[0] / seconds[1]))
+    error = float(errors[0].mean() / errors[1].mean())
+    section.bar("time at most abess's", f"{pace:.2f}", pace <= 1)
+    section.bar("mean test error no larger than abess's", f"{error:.4f}", error <= 1 + 1e-9)
+    difference = errors[0] - errors[1]
+    section.remarks.append(
+        f"Test error less abess's, seed by seed: {with_error(difference, 4)}; lower in {np.sum(difference < -1e-9)} seeds, "
+        f"higher in {np.sum(difference > 1e-9)}."
+    )
+    section.headline.append([
+        f"choosing h by {FOLDS}-fold cross-validation against abess, n={n}, p={p}",
+        f"{pace:.2f} of its time, {error:.3f} of its test error",
+    ])  # fmt: skip
+    return section
+
+
+def with_error(values, digits=3) -> str:
+    """Mean and standard error."""
+    return f"{np.mean(values):.{digits}f} +- {np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"
