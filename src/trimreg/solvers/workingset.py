@@ -135,7 +135,9 @@ class WorkingSetSolver:
         self.scale = float(np.max(np.abs(self.gradient_at_zero), initial=0.0)) or 1.0
         self.tol = max(tol, _FINEST)
         self.goal = self.scale * self.tol
-        self.alive = self.norm.largest_in_part(problem.design.column_norms(problem.d)) > 0
+        norms = problem.design.column_norms(problem.d)
+        self.alive = self.norm.largest_in_part(norms) > 0
+        self.share = norms**2  # 1, or in a group 1 on average: how curved a coordinate is by its column alone
         self.null, self.gradient_at_null = np.zeros(problem.n_features), self.gradient_at_zero
         self.pool, self._ridge = None, _LEAST_RIDGE
         if problem.loss.constant_curvature:
@@ -225,9 +227,10 @@ class WorkingSetSolver:
             # A loss need not be curved along every direction that it falls in (Huber's beyond its bend):
             # without the ridge its model has no minimum. It grows, as Levenberg's and Marquardt's, until a
             # step descends.
-            hessian[place] = diagonal + self._ridge
+            hessian[place] = diagonal + self._ridge * self.share[W]
             local, following = theta[W], theta.copy()
-            rounding = _FINEST / 50 * (1.0 + self._ridge) * float(np.sum(np.abs(local)))
+            size = float(np.sqrt(self.share[W]) @ np.abs(local))
+            rounding = _FINEST / 50 * (1.0 + self._ridge) * size
             aim = max(tol / unit, 4 * rounding)
             minimize_parts(problem, parts, hessian, slope / unit, local, threshold[parts] / unit, aim)
             following[W] = local
@@ -299,7 +302,8 @@ class GramSolver:
         if inner.pool is None:
             hessian = self.problem.hessian(predictor, U)
             unit = float(np.diagonal(hessian).max(initial=0.0)) or 1.0
-            hessian[np.diag_indices_from(hessian)] += 1e-6 * unit  # a flat loss has no model with a minimum
+            # a flat loss has no model with a minimum
+            hessian[np.diag_indices_from(hessian)] += 1e-6 * unit * inner.share[U]
             self.pool = FixedPool(U, hessian, self.problem.n_features)
         self._gram = self.pool.block(U)
         self._theta, self._gradient, self._loss = theta, gradient, loss
