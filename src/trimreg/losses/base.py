@@ -38,6 +38,12 @@ class Loss:
     separable: bool = True
     #: Whether a constant added to eta changes L. If not, there is no intercept to fit.
     sees_constants: bool = True
+    #: Whether y must not be negative.
+    positive_target: bool = False
+    #: How many of the outputs the others determine, so that they are no parameters of their own.
+    redundant_outputs: int = 0
+    #: What L is multiplied by to be reported: twice least squares is the mean squared error.
+    report_factor: float = 1.0
 
     def check_target(self, y: np.ndarray) -> None:
         """Raise a ``ValueError`` that names y if it has values that the loss cannot take."""

@@ -25,6 +25,7 @@ class Gamma(Loss):
     """
 
     name = "gamma"
+    positive_target = True
 
     def check_target(self, y):
         require_finite(y)

@@ -38,6 +38,7 @@ class Multinomial(Loss):
     name = "multinomial"
     curvature_bound = 0.5  # the norm of diag(p) - p p' is at most this
     multi_output = True
+    redundant_outputs = 1
 
     def __init__(self, n_classes: int | None = None):
         if n_classes is not None and not (n_classes == int(n_classes) and n_classes >= 2):

@@ -28,6 +28,7 @@ class MultiTaskQuadratic(Loss):
     name = "multitask"
     constant_curvature = True
     curvature_bound = 1.0
+    report_factor = 2.0
     matrix_target = True
     multi_output = True
 

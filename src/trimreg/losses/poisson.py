@@ -27,6 +27,7 @@ class Poisson(Loss):
     """
 
     name = "poisson"
+    positive_target = True
 
     def check_target(self, y):
         require_finite(y)

@@ -25,6 +25,7 @@ class Quadratic(Loss):
     name = "quadratic"
     constant_curvature = True
     curvature_bound = 1.0
+    report_factor = 2.0
 
     def check_target(self, y):
         require_finite(y)

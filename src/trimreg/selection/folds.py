@@ -1,8 +1,8 @@
 r"""The surface on the training part of a fold, scored on its test part.
 
-Training samples are told from test samples by weights of 0, so X is never copied. For least squares the Gram
-matrix of a fold is that of all samples less that of its test samples: with ``z`` the columns less their means over
-all samples, ``delta`` the means of z over the training samples (total weight W),
+Training samples are told from test samples by weights of 0, so X is never copied. For least squares the
+Gram matrix of a fold is that of all samples less that of its test samples: with ``z`` the columns less their
+means over all samples, ``delta`` the means of z over the training samples (total weight W),
 
 .. math:: G_{train} = \frac{1}{W} \Bigl(\sum_{i} w_i z_i z_i' - \sum_{i \in test} w_i z_i z_i'\Bigr)
           - \delta\delta',
@@ -12,16 +12,20 @@ so all folds together cost about two Gram matrices.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..designs import as_design
-from ..estimators.task import Task
+from ..estimators.task import Task, prepare
 from ..solvers.pool import FixedPool
 from .path import cells
 
 ALL_COLUMNS = 3000  # above this a surface does not form the whole Gram matrix either
+
+#: A column is taken anew if its variance in the fold is less than this part of what was subtracted from.
+_CANCELLED = 1e-5
 
 
 @dataclass
@@ -33,41 +37,103 @@ class TotalGram:
 
     @classmethod
     def of(cls, X, weights, center: bool) -> TotalGram:
-        design = as_design(X, weights, center=center)
-        every = np.arange(X.shape[1])
-        design.inverse_scale = np.ones(X.shape[1])  # also of columns that do not vary: their entries are 0
-        return cls(design.gram(every, weights, every), design.offset)
+        mean = as_design(X, weights, center=True).offset if center else None
+        return cls(_second_moments(X, weights, mean), mean)
 
-    def pool(self, X, weights, test, design):
-        """A function from column norms to the pool of the training samples' normalized columns."""
-        every = np.arange(X.shape[1])
-        part = as_design(X[test], np.full(test.size, 1.0 / test.size), center=False)
-        part.inverse_scale, part.offset = np.ones(X.shape[1]), self.mean
-        if hasattr(part, "_cancels"):
-            part._cancels = np.abs(self.mean) > 1e3 * part._deviation if self.mean is not None else None
-        train = weights.copy()
-        train[test] = 0.0
-        mass = train.sum()
-        gram = (self.gram - part.gram(every, weights[test], every)) / mass
+    def of_fold(self, X, weights, test, design, d) -> np.ndarray:
+        """The Gram matrix of the training samples: the columns of ``design``, under its weights ``d``."""
+        mass = np.delete(weights, test).sum()
+        gram = self.gram - _second_moments(X[test], weights[test], self.mean)
+        gram /= mass
         if self.mean is not None:
             delta = design.offset - self.mean
             gram -= np.outer(delta, delta)
+        scale = design.inverse_scale
+        gram *= scale * scale[:, None]
+        # What one sample of the test part outweighs is lost by the subtraction.
+        before = np.diag(self.gram) / mass * scale**2
+        lost = np.flatnonzero(design.column_norms(d) ** 2 < _CANCELLED * before)
+        if lost.size:
+            gram[:, lost] = design.gram(None, d, lost)
+            gram[lost] = gram[:, lost].T
+        return gram
 
-        def pool(norms):
-            unit = design.inverse_scale / norms
-            return FixedPool(every, gram * unit * unit[:, None], every.size)
 
-        return pool
+def _second_moments(X, weights, mean):
+    r""":math:`\sum_i w_i (x_i - m)(x_i - m)'`, without the mean if that is None."""
+    design = as_design(X, weights / weights.sum(), center=mean is not None)
+    if mean is not None:
+        # The products of a design, but about a mean that is not its own.
+        design.offset = mean
+        if hasattr(design, "_cancels"):
+            design._cancels = np.abs(mean) > 1e3 * design._deviation
+    design.inverse_scale = np.ones(X.shape[1])  # also of columns that do not vary here
+    every = np.arange(X.shape[1])
+    return design.gram(every, weights, every)
 
 
-def fold_scores(task: Task, hs, alphas, score, *, effort, pool=None) -> np.ndarray:
-    """``score(coefs, intercepts)`` for every cell of the surface of a fold's training task."""
-    _, steps = cells(task, hs, alphas, effort=effort, pool=pool, verify=False)
-    design = task.problem.design
-    flat = [design.original_units(step.theta) for row in steps for step in row]
-    coefs = np.array([coef for coef, _ in flat])
-    intercepts = np.array([intercept + task.centre for _, intercept in flat])
-    return np.asarray(score(coefs, intercepts), dtype=float).reshape(len(hs), len(alphas))
+@dataclass
+class Search:
+    """What the folds of a search share."""
+
+    X: object
+    target: np.ndarray
+    d: np.ndarray
+    arguments: dict  # of :func:`prepare`
+    hs: np.ndarray
+    alphas: list
+    effort: str
+    total: TotalGram | None = None
+    scores: Callable | None = None  # of (coefs, intercepts, test); None is minus the loss
+
+
+def score_fold(search: Search, train, test) -> np.ndarray:
+    """Scores of every cell, fitted to the training samples, on the test samples: shape (n_hs, n_alphas)."""
+    times = np.bincount(train, minlength=search.d.size)
+    task = prepare(search.X, search.target, sample_weight=search.d * times, **search.arguments)
+    pool = _pool(search, task, times, test) if search.total is not None else None
+    _, steps = cells(task, search.hs, search.alphas, effort=search.effort, pool=pool, verify=False)
+    fits = [in_units(task, step) for row in steps for step in row]
+    coefs, intercepts = (np.array(values) for values in zip(*fits, strict=True))
+    if search.scores is None:
+        scores = minus_loss(search.X, task.problem.loss, search.target, search.d, coefs, intercepts, test)
+    else:
+        scores = search.scores(coefs, intercepts, test)
+    return np.asarray(scores, dtype=float).reshape(len(search.hs), len(search.alphas))
+
+
+def in_units(task: Task, step):
+    """The coefficients and the intercept of a step in the units of X."""
+    coef, intercept = task.problem.design.original_units(step.theta)
+    return coef, intercept + task.centre if task.problem.loss.sees_constants else 0.0
+
+
+def _pool(search, task, times, test):
+    """A function from column norms to the pool of the fold; None if a Gram matrix of its own costs less."""
+    others = times == 0
+    complement = np.all(times <= 1) and np.array_equal(np.flatnonzero(others), np.sort(test))
+    if not complement or 2 * test.size > np.count_nonzero(times):
+        return None
+    design, d = task.problem.design, task.problem.d
+    gram = search.total.of_fold(search.X, search.d, test, design, d)
+
+    def pool(norms):
+        every = np.arange(norms.size)
+        return FixedPool(every, gram / norms / norms[:, None], norms.size)
+
+    return pool
+
+
+def minus_loss(X, loss, target, d, coefs, intercepts, test):
+    """Minus the mean loss of the test samples (least squares: the mean squared error), for every fit."""
+    weights = np.bincount(test, d[test], minlength=d.size)
+    weights /= weights.sum()
+    eta = np.zeros((d.size, *intercepts.shape[1:]))  # the other samples have no weight
+    scores = []
+    for one in predictors(X[test], coefs, intercepts):
+        eta[test] = one
+        scores.append(-loss.report_factor * loss.value(eta, target, weights))
+    return scores
 
 
 def predictors(X, coefs, intercepts):

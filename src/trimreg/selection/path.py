@@ -11,6 +11,7 @@ from ..estimators.task import Task, prepare
 from ..penalties import TrimmedL1
 from ..solvers import EFFORTS, SolverResult
 from ..solvers.surface import surface
+from ..solvers.workingset import WorkingSetSolver
 from .grid import alpha_grid, check_alphas, check_hs
 from .progress import progress
 
@@ -42,6 +43,43 @@ class TrimmedPath:
     alpha_values: np.ndarray
     results: list[list[SolverResult]]
 
+    @classmethod
+    def of(cls, hs, alphas, results) -> TrimmedPath:
+        """The arrays of a grid of results."""
+
+        def collect(pick):
+            return np.array([[pick(result) for result in row] for row in results])
+
+        coefs = collect(lambda result: result.coef)
+        return cls(
+            hs=np.asarray(hs),
+            alphas=list(alphas),
+            coefs=coefs,
+            intercepts=collect(lambda result: result.intercept),
+            objectives=collect(lambda result: result.objective),
+            n_nonzero=np.count_nonzero(features_in(coefs, n_before=2), axis=-1),
+            alpha_values=collect(lambda result: result.alpha),
+            results=results,
+        )
+
+    def mapped(self, function) -> TrimmedPath:
+        """The path of ``function(result)`` for every result."""
+        results = [[function(result) for result in row] for row in self.results]
+        return TrimmedPath.of(self.hs, self.alphas, results)
+
+
+def features_in(coefs, n_before):
+    """Which features have a coefficient, of arrays with ``n_before`` axes before those of a fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.selection.path import features_in
+    >>> features_in(np.array([[[0.0, 1.0], [0.0, 0.0]]]), n_before=1)  # one fit, two outputs, two features
+    array([[False,  True]])
+    """
+    return np.any(coefs != 0, axis=n_before) if coefs.ndim == n_before + 2 else coefs != 0
+
 
 def trimmed_path(
     X,
@@ -71,11 +109,11 @@ def trimmed_path(
     X : array-like or sparse matrix of shape (n_samples, n_features)
     y : array-like
     hs : "auto" or sequence of int or fractions, default="auto"
-        ``"auto"`` is :func:`~trimreg.selection.auto_hs`.
+        ``"auto"`` is :func:`~trimreg.selection.auto_hs`, of the sum of the sample weights if there are some.
     alphas : "auto", "exact" or sequence, default="auto"
-        ``"auto"`` is 21 numbers down from the least alpha at which nothing but the h free coefficients
-        is in the model, by :func:`~trimreg.selection.alpha_grid`; ``"exact"`` gives best subsets, and may also
-        be one of a sequence.
+        ``"auto"`` is 21 numbers, by :func:`~trimreg.selection.alpha_grid`, down from the least alpha at which
+        no coefficient is in the model with h = 0; ``"exact"`` gives best subsets, and may also be one of a
+        sequence.
     loss, fit_intercept, standardize, positive, sample_weight, tol, random_state
         As in :func:`trimreg.solve`.
     penalty_factor, groups, q
@@ -108,22 +146,51 @@ def trimmed_path(
         X, y, loss=loss, penalty=penalty, alpha=0.0, fit_intercept=fit_intercept, standardize=standardize,
         positive=positive, sample_weight=sample_weight, tol=tol, random_state=random_state,
     )  # fmt: skip
-    hs, alphas = grid_for(task, hs, alphas)
+    hs, alphas = grid_for(task, hs, alphas, count_samples(sample_weight, task.problem.d))
     with progress(hs.size * len(alphas), "fits", verbose) as advance:
         return solve_path(task, hs, alphas, effort=effort, advance=advance)
 
 
-def grid_for(task: Task, hs, alphas, n=None):
-    """The hs and alphas that the user's stand for, for n samples; the alphas are of the task's scale."""
-    n = np.count_nonzero(task.problem.d) if n is None else n
-    hs = check_hs(hs, n, n_parts(task))
+def grid_for(task: Task, hs, alphas, n):
+    """The hs and alphas that the user's stand for, with n samples to learn from."""
+    hs = check_hs(hs, int(n), n_parts(task))
     alphas = check_alphas(alphas)
-    if "exact" in alphas:
-        check.check_exact(task.problem.loss, task.problem.penalty, task.problem.y, task.problem.d)
-    if isinstance(alphas, str) and alphas == "auto":
+    if isinstance(alphas, str):  # "auto"
         eps = 0.05 if n < n_parts(task) else 1e-3  # below it the l1 part has as many nonzeros as samples
-        alphas = list(alpha_grid(largest_alpha(task), eps=eps))
+        alphas = alpha_grid(largest_alpha(task), eps=eps).tolist()
+    elif "exact" in alphas:
+        check.check_exact(task.problem.loss, task.problem.penalty, task.problem.y, task.problem.d)
     return hs, alphas
+
+
+def count_samples(sample_weight, d, times=1) -> float:
+    """How many samples there are, where a weight stands for so many repetitions of its sample.
+
+    The sum of the weights; but no less than the number of positive ones, for weights that are small all
+    together (those that sum to one, say) are no repetitions.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_samples,), number or None
+        As the user gives it.
+    d : ndarray of shape (n_samples,)
+        The weights of the loss; a sample without one does not count.
+    times : ndarray of int of shape (n_samples,), default=1
+        How often each sample is there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.selection.path import count_samples
+    >>> d = np.full(4, 0.25)
+    >>> count_samples(None, d), count_samples([3, 1, 0, 2], d), count_samples(d, d)
+    (4.0, 6.0, 4.0)
+    """
+    there = np.where(d > 0, times, 0)
+    weights = np.broadcast_to(1.0 if sample_weight is None else np.asarray(sample_weight, float), d.shape)
+    with np.errstate(over="ignore"):
+        total = np.sum(weights * there)
+    return float(min(max(total, np.sum(there * (weights > 0))), 2.0**53))
 
 
 def n_parts(task: Task) -> int:
@@ -133,8 +200,6 @@ def n_parts(task: Task) -> int:
 
 def largest_alpha(task: Task) -> float:
     """The least alpha at which the l1 solution is the null model."""
-    from ..solvers.workingset import WorkingSetSolver
-
     problem = task.problem
     null = WorkingSetSolver(problem, 1e-4)
     levels = problem.penalty.levels(1.0)
@@ -161,19 +226,4 @@ def solve_path(task: Task, hs, alphas, **options) -> TrimmedPath:
             problem = task.problem.at(value).freeing(int(h))
             cell = replace(task, problem=problem, exact=alpha == "exact")
             results[-1].append(cell.result(cell.at_most_h(step), 1, {"objective": [step.objective]}))
-
-    def collect(pick):
-        return np.array([[pick(result) for result in row] for row in results])
-
-    coefs = collect(lambda result: result.coef)
-    features = coefs.any(axis=2) if coefs.ndim == 4 else coefs != 0
-    return TrimmedPath(
-        hs=np.asarray(hs),
-        alphas=list(alphas),
-        coefs=coefs,
-        intercepts=collect(lambda result: result.intercept),
-        objectives=collect(lambda result: result.objective),
-        n_nonzero=np.count_nonzero(features, axis=-1),
-        alpha_values=np.broadcast_to(values, (len(hs), len(alphas))).copy(),
-        results=results,
-    )
+    return TrimmedPath.of(hs, alphas, results)
