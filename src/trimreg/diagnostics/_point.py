@@ -4,11 +4,11 @@ The penalty acts on ``theta``, the coefficients of the columns
 
 .. math:: z_j = (x_j - m_j) / s_j,
 
-where ``m`` are the weighted means if an intercept is fitted (else 0) and ``s`` the weighted root mean
-square deviations about ``m`` if columns are standardized (else 1). A model of K outputs has K coefficients
-for every column; theta holds them one after another. All of it is computed here again from X and y in
-float64, by other code than the solvers use: a diagnostic that shared their arithmetic would share their
-mistakes.
+where ``m`` are the weighted means if an intercept is fitted, or if the loss does not see constants (else 0),
+and ``s`` the weighted root mean square deviations about ``m`` if columns are standardized (else 1). A model of
+K outputs has K coefficients for every column; theta holds them one after another. All of it is computed here
+again from X and y in float64, by other code than the solvers use: a diagnostic that shared their arithmetic
+would share their mistakes.
 """
 
 from __future__ import annotations
@@ -250,7 +250,8 @@ def read_data(X, y, *, loss, sample_weight, fit_intercept, standardize) -> Data:
         raise ValueError("sample_weight must be >= 0 and not all 0")
     d = d / d.sum()
     fit_intercept = fit_intercept and loss.sees_constants
-    columns = Columns(X, d, center=fit_intercept, standardize=standardize)
+    # A loss that does not see constants (Cox) has centred columns, and no intercept, whatever is asked for.
+    columns = Columns(X, d, center=fit_intercept or not loss.sees_constants, standardize=standardize)
     return Data(columns, y, d, fit_intercept, loss.bound(y, d))
 
 
@@ -274,15 +275,28 @@ def read_point(
     penalty = penalty.bind(p, outputs)
     if positive and penalty.norm.q is not None:
         raise ValueError("positive must be False with groups or several outputs; got True")
+    theta = (coef.T * data.columns.scale).T.ravel()
     return Point(
         data=data,
         penalty=penalty,
         alpha=alpha,
         positive=positive,
         intercept=intercept,
-        theta=(coef.T * data.columns.scale).T.ravel(),
+        theta=_with_ties(theta, penalty.norm, 200 * data.columns.eps),
         eta=data.columns.predictor(coef) + intercept,
     )
+
+
+def _with_ties(theta, norm, tol):
+    """theta, with entries at the top of a group (``q = inf``) made equal if they are to a relative ``tol``.
+
+    The subdifferential of the largest entry turns on which are the largest, and equal ones do not stay so in
+    the units of X.
+    """
+    if norm.q != np.inf:
+        return theta
+    top = norm.spread(norm.lengths(theta))
+    return np.where((top > 0) & (np.abs(theta) >= (1.0 - tol) * top), np.copysign(top, theta), theta)
 
 
 def best_constant(loss: Loss, y: np.ndarray, d: np.ndarray) -> float | np.ndarray:
