@@ -5,10 +5,10 @@ The penalty acts on ``theta``, the coefficients of the columns
 .. math:: z_j = (x_j - m_j) / s_j,
 
 where ``m`` are the weighted means if an intercept is fitted, or if the loss does not see constants (else 0),
-and ``s`` the weighted root mean square deviations about ``m`` if columns are standardized (else 1). A model of
-K outputs has K coefficients for every column; theta holds them one after another. All of it is computed here
-again from X and y in float64, by other code than the solvers use: a diagnostic that shared their arithmetic
-would share their mistakes.
+and ``s`` the weighted root mean square deviations about ``m`` if columns are standardized (else 1). A model
+of K outputs has K coefficients for every column; theta holds them one after another. All of it is computed
+here again from X and y in float64, by other code than the solvers use: a diagnostic that shared their
+arithmetic would share their mistakes.
 """
 
 from __future__ import annotations
