@@ -24,9 +24,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from .block import ColumnBlock
+
 
 class Design(Protocol):
-    """The five operations, and two ways to see the same matrix under another column scaling."""
+    """The five operations, the same matrix under another column scaling, and a part of it."""
 
     shape: tuple[int, int]
     dtype: np.dtype
@@ -43,6 +45,10 @@ class Design(Protocol):
 
     def rescaled(self, factor: np.ndarray) -> Design:
         """The design ``Z diag(factor)`` over the same ``X``."""
+        ...
+
+    def restricted(self, W: np.ndarray) -> Design:
+        """The design ``Z_W`` of a few columns, in memory."""
         ...
 
 
@@ -93,6 +99,9 @@ class ScaledMatrix:
         other.__dict__.update(self.__dict__)
         other.inverse_scale = self.inverse_scale * factor
         return other
+
+    def restricted(self, W):
+        return ColumnBlock(self.columns(W))
 
     def matvec(self, v):
         u = (v.T * self.inverse_scale).T

@@ -18,6 +18,12 @@ class WithConstant:
     def rescaled(self, factor):
         return WithConstant(self.inner.rescaled(factor[:-1]), self.scale * factor[-1])
 
+    def restricted(self, W):
+        """The constant, if it is among the columns, is the last of them."""
+        if len(W) and W[-1] == self.shape[1] - 1:
+            return WithConstant(self.inner.restricted(W[:-1]), self.scale)
+        return self.inner.restricted(W)
+
     def matvec(self, v):
         return self.inner.matvec(v[:-1]) + self.scale * v[-1]
 

@@ -23,6 +23,11 @@ class MultiOutput:
         """``factor`` is the same for the coefficients of a feature."""
         return MultiOutput(self.inner.rescaled(factor[:: self.n_outputs]), self.n_outputs)
 
+    def restricted(self, W):
+        """``W`` holds whole features."""
+        K = self.n_outputs
+        return MultiOutput(self.inner.restricted(W[::K] // K), K)
+
     def matvec(self, v):
         return self.inner.matvec(v.reshape(-1, self.n_outputs))
 

@@ -29,6 +29,16 @@ class SparseDesign(ScaledMatrix):
     def _transposed_product(self, r):
         return self.X.T @ r
 
+    def restricted(self, W):
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.X = self.X[:, W]
+        other.shape = other.X.shape
+        for name in ("offset", "inverse_scale", "_deviation", "_cancels"):
+            values = getattr(self, name)
+            setattr(other, name, None if values is None else values[W])
+        return other
+
     def columns(self, W):
         Z = self.X[:, W].toarray(order="F").astype(float, copy=False)
         if self.offset is not None:

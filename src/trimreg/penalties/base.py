@@ -148,6 +148,12 @@ class Penalty:
         other.norm = self.norm.extended(count)
         return other._with_factor(np.append(self._factor, 0.0))
 
+    def restricted(self, parts: np.ndarray) -> Penalty:
+        """The same penalty on these parts alone, whose coordinates follow one another."""
+        other = copy.copy(self)
+        other.norm = self.norm.restricted(parts)
+        return other._with_factor(self._factor[parts])
+
     # -- what solvers ask for --------------------------------------------------------------------
 
     def magnitudes(self, theta: np.ndarray) -> np.ndarray:

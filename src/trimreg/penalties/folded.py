@@ -36,6 +36,11 @@ class FoldedConcave(Penalty):
         other._unit = self._unit * self.norm.largest_in_part(scale)
         return other
 
+    def restricted(self, parts):
+        other = super().restricted(parts)
+        other._unit = self._unit[parts]
+        return other
+
     def extended(self, count=1):
         other = super().extended(count)
         other._unit = np.append(self._unit, 1.0)

@@ -41,6 +41,8 @@ class Norm(Protocol):
 
     def extended(self, count): ...
 
+    def restricted(self, parts): ...
+
 
 def soft_threshold(z, threshold):
     r""":math:`\arg\min_x \frac12 (x - z)^2 + t |x|`, elementwise; ``t`` may be inf.
@@ -114,6 +116,9 @@ class Singles:
     def extended(self, count=1):
         return Singles(self.count + count)
 
+    def restricted(self, parts):
+        return Singles(len(parts))
+
 
 class Groups:
     r"""Parts given by a label for every coordinate, with lengths :math:`\|\theta_G\|_q`, ``q`` 2 or inf.
@@ -170,6 +175,10 @@ class Groups:
     def extended(self, count=1):
         """With one more part, of ``count`` coordinates behind the last."""
         return Groups(np.append(self.label, np.full(count, self.count)), self.q)
+
+    def restricted(self, parts):
+        """These parts alone, their coordinates one part after another."""
+        return Groups(np.repeat(np.arange(len(parts)), self.sizes[parts]), self.q)
 
     # -- lengths ---------------------------------------------------------------------------------------
 

@@ -301,6 +301,8 @@ def _start(inner, effort):
     problem, penalty = inner.problem, inner.problem.penalty
     alpha = min(problem.alpha, _start_alpha(inner)) if penalty.n_free else problem.alpha
     softened = inner.at_alpha(alpha)
+    if effort.homotopy and alpha == problem.alpha and softened.pool is None:
+        return (yield from _homotopy_apart(softened))
     if effort.homotopy and alpha == problem.alpha:
         for theta, gradient, loss, weights in homotopy(softened):  # noqa: B007 - the last is used
             yield Step(theta, weights, loss + penalty.value(theta, alpha), message="homotopy")
@@ -312,6 +314,30 @@ def _start(inner, effort):
     theta, gradient, loss, weights = _lasso_start(softened, tol, rounds)
     yield Step(theta, weights, loss + penalty.value(theta, problem.alpha), message="start")
     return theta, gradient, weights
+
+
+def _homotopy_apart(inner):
+    """The homotopy of a loss without a Gram matrix, on the columns that are likely to matter alone.
+
+    They are those of the weighted lasso, where the homotopy begins, and of the largest gradients there. What was
+    left out is seen by the MM that follows, and by its exchanges.
+    """
+    problem, norm = inner.problem, inner.norm
+    theta, gradient, loss, weights = _lasso_start(inner, 1e-2, rounds=1)
+    yield Step(theta, weights, loss + problem.penalty.value(theta, problem.alpha), message="start")
+    levels = problem.penalty.levels(problem.alpha)
+    inside = (norm.lengths(theta) > 0) | (levels == 0)
+    room = 4 * max(64, problem.penalty.n_free, np.count_nonzero(inside))
+    pull = np.where(inside, np.inf, norm.dual_lengths(gradient))
+    pull[np.isinf(levels) | ~inner.alive] = -1.0
+    parts = np.sort(np.argpartition(-pull, min(room, pull.size) - 1)[:room])
+    apart, W = inner.restricted(parts), norm.coordinates(parts)
+    for local, *_ in homotopy(apart):
+        theta = np.zeros_like(theta)
+        theta[W] = local
+        yield Step(theta, weights, problem.objective(theta), message="homotopy")
+    gradient = problem.gradient(problem.predictor(theta))
+    return theta, gradient, problem.weights(theta, gradient)
 
 
 def _start_alpha(inner) -> float:

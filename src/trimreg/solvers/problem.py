@@ -35,6 +35,13 @@ class Problem:
         """The same problem for another number of free parts."""
         return replace(self, penalty=self.penalty.freeing(h))
 
+    def restricted(self, parts: np.ndarray) -> Problem:
+        """The problem on these parts alone; all others are 0."""
+        W = self.penalty.norm.coordinates(parts)
+        positive = self.positive[W] if np.ndim(self.positive) else self.positive
+        design, penalty = self.design.restricted(W), self.penalty.restricted(parts)
+        return replace(self, design=design, penalty=penalty, positive=positive)
+
     @property
     def n_features(self) -> int:
         return self.design.shape[1]

@@ -154,8 +154,8 @@ class WorkingSetSolver:
         self.null, self.gradient_at_null, *_ = self.solve(self.null, alone, tol=1e-2 * tol)
         penalized = self.norm.spread((levels > 0) & np.isfinite(levels))
         largest = float(np.max(np.abs(self.gradient_at_null[penalized]), initial=0.0))
-        # A null model that fits perfectly leaves rounding: no goal is set by it.
-        if largest > 1e-9 * self.scale:
+        # A null model that fits perfectly leaves what its own tolerance left: no goal is set by it.
+        if largest > self.tol * self.scale:
             self.scale = largest
             self.goal = self.scale * self.tol
 
@@ -184,7 +184,9 @@ class WorkingSetSolver:
             if worst <= goal:
                 return Solution(theta, gradient, problem.loss_value(eta), True)
             parts = self._working_set(theta, free, violation, goal)
-            moved = self._improve(theta, eta, gradient, threshold, parts, max(0.3 * goal, 0.03 * worst))
+            apart = self._worth_apart(parts)
+            improve, share = (self._improve_apart, 3e-3) if apart else (self._improve, 0.03)
+            moved = improve(theta, eta, gradient, threshold, parts, max(0.3 * goal, share * worst))
             if moved is not None and self.pool is None:
                 fell = moved.objective < objective - 1e-15 * abs(moved.objective)
                 stalled = 0 if fell or worst < 0.5 * least else stalled + 1
@@ -205,6 +207,34 @@ class WorkingSetSolver:
             candidates = candidates[np.argpartition(-rank[candidates], room)[:room]]
         kept[candidates] = True
         return np.flatnonzero(kept)
+
+    def _worth_apart(self, parts):
+        """Whether Newton steps on these parts alone save passes over X."""
+        return self.pool is None and 4 * parts.size < self.norm.count
+
+    def restricted(self, parts) -> WorkingSetSolver:
+        """This solver for the problem on these parts alone, its columns copied out."""
+        other = copy.copy(self)
+        W = self.norm.coordinates(parts)
+        other.problem = self.problem.restricted(parts)
+        other.norm = other.problem.penalty.norm
+        other.alive, other.share = self.alive[parts], self.share[W]
+        other.null, other.gradient_at_null = self.null[W], self.gradient_at_null[W]
+        return other
+
+    def _improve_apart(self, theta, eta, gradient, threshold, parts, tol):
+        """As many Newton steps as these parts need, none of them a pass over X."""
+        apart, W = self.restricted(parts), self.norm.coordinates(parts)
+        apart.max_rounds = 30
+        local, _, loss, _ = apart.solve(theta[W], threshold[parts], tol=tol / self.scale, gradient=gradient[W])
+        if np.array_equal(local, theta[W]):
+            return None
+        following = theta.copy()
+        following[W] = local
+        penalized = np.isfinite(threshold[parts])
+        lengths = apart.norm.lengths(local)[penalized]
+        objective = loss + float(threshold[parts][penalized] @ lengths)
+        return Moved(following, apart.problem.predictor(local), objective)
 
     def _improve(self, theta, eta, gradient, threshold, parts, tol):
         """One Newton model on these parts, and the step it allows; None if it allows none."""
