@@ -295,9 +295,9 @@ class _General:
                 column.append(self._solve(h, alpha, starts))
                 tell()
             steps.append(column)
-        for column, following in zip(steps[-2::-1], steps[::-1], strict=False):
+        for j in reversed(range(len(alphas) - 1)):
             for i, h in enumerate(hs):  # what a larger alpha has found, offered to the smaller one
-                column[i] = self._solve(h, alphas[steps.index(column)], [following[i]], column[i])
+                steps[j][i] = self._solve(h, alphas[j], [steps[j + 1][i]], steps[j][i])
         return steps
 
     def subsets(self, hs, alpha, tell):
