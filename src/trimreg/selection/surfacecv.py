@@ -71,7 +71,9 @@ class SurfaceCV(LinearEstimator):
         self.hs_, self.alphas_ = grid_for(task, self.hs, self.alphas, n)
 
         with progress(self.hs_.size * len(self.alphas_), "fits", self.verbose) as advance:
-            path = solve_path(task, self.hs_, self.alphas_, effort=self.effort, advance=advance)
+            path = solve_path(
+                task, self.hs_, self.alphas_, effort=self.effort, verify=False, advance=advance
+            )
         for name in ("criterion_path_", "score_path_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if self.criterion is not None:
@@ -191,11 +193,15 @@ class SurfaceCV(LinearEstimator):
     def _fit_choice(self, X, target, weights, arguments):
         """The model of the h and alpha that were chosen, from where the path has it."""
         i, j = self.best_index_
+        cell = self.path_.results[i][j]
         final = arguments | {"penalty": self._penalty(self.h_), "alpha": self.chosen_alpha_}
-        start = self.path_.coefs[i, j]
-        self._take(
-            *solve_with_task(X, target, sample_weight=weights, theta0=start, effort=self.effort, **final)
+        result, task = solve_with_task(
+            X, target, sample_weight=weights, theta0=cell.coef, effort=self.effort, **final
         )
+        if cell.objective <= self.tol * self.path_.objectives.max():
+            # Classes that can be separated, say: the loss falls on for ever, and who goes on ends elsewhere.
+            result = cell
+        self._take(result, task)
         self.entry_order_ = entry_over_path(features_in(self.path_.coefs[: i + 1, j], 1), self.entry_order_)
 
 
