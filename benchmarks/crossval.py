@@ -8,6 +8,7 @@ from .common import Section, one_thread, timed
 
 N, P, K, LARGEST = 300, 1000, 15, 30
 TESTS, FOLDS = 1000, 5
+ASKED, SEEDS = 10, 40  # the bars are for the first ten; one seed moves their mean by more than its error
 
 
 def run(quick: bool = False) -> Section:
@@ -19,7 +20,7 @@ def run(quick: bool = False) -> Section:
     from trimreg.datasets import make_ar1
 
     n, p, k, largest = (100, 100, 5, 10) if quick else (N, P, K, LARGEST)
-    seeds = 2 if quick else 10
+    seeds, asked = (3, 3) if quick else (SEEDS, ASKED)
     sizes = list(range(largest + 1))
     names = ('TrimmedLassoCV(alphas="exact")', f"abess.LinearRegression(cv={FOLDS})")
     seconds, errors, kept, found = (np.zeros((2, seeds)) for _ in range(4))
@@ -48,7 +49,7 @@ def run(quick: bool = False) -> Section:
     section = Section(
         "Cross-validation of h",
         f"n={n}, p={p}, k={k}, AR(1) 0.5, SNR 2, {seeds} seeds, sizes 0 to {largest}, the same {FOLDS} folds for both, {TESTS} fresh samples to test on, "
-        "float64, one BLAS thread. Seconds are medians over seeds of the less of two fits; +- is one standard error.",
+        f"float64, one BLAS thread. The bars are for the first {asked} seeds. Seconds are medians over seeds of the less of two fits; +- is one standard error.",
         ["fit", "seconds", "test error", "variables kept", "true ones among them"],
     )
     for row, name in enumerate(names):
@@ -56,18 +57,18 @@ def run(quick: bool = False) -> Section:
             name, f"{np.median(seconds[row]):.3f}", with_error(errors[row]),
             f"{kept[row].mean():.1f}", f"{found[row].mean():.1f}",
         ])  # fmt: skip
-    pace = float(np.median(seconds[0] / seconds[1]))
-    error = float(errors[0].mean() / errors[1].mean())
+    pace = float(np.median((seconds[0] / seconds[1])[:asked]))
+    error, error_all = (float(errors[0, :m].mean() / errors[1, :m].mean()) for m in (asked, seeds))
     section.bar("time at most abess's", f"{pace:.2f}", pace <= 1)
     section.bar("mean test error no larger than abess's", f"{error:.4f}", error <= 1 + 1e-9)
     difference = errors[0] - errors[1]
     section.remarks.append(
-        f"Test error less abess's, seed by seed: {with_error(difference, 4)}; lower in {np.sum(difference < -1e-9)} seeds, "
-        f"higher in {np.sum(difference > 1e-9)}."
+        f"Test error less abess's, seed by seed: {with_error(difference)} over all {seeds}, {with_error(difference[:asked])} over the first {asked}; lower in "
+        f"{np.sum(difference < -1e-9)} of {seeds}, higher in {np.sum(difference > 1e-9)}; ratio of the means over all {error_all:.4f}."
     )
     section.headline.append([
         f"choosing h by {FOLDS}-fold cross-validation against abess, n={n}, p={p}",
-        f"{pace:.2f} of its time, {error:.3f} of its test error",
+        f"{pace:.2f} of its time, {error_all:.3f} of its test error over {seeds} seeds",
     ])  # fmt: skip
     return section
 

@@ -9,22 +9,29 @@ import numpy as np
 from .common import Section, one_thread, timed_in_turn
 
 N, P, K = 1000, 5000, 30
-SHARES = (0.3, 0.2)  # of alpha_max; at 0.1 the peer's MCP takes more than a minute
+SHARES = (0.3, 0.2)  # of alpha_max; at 0.1 the peer's MCP with gamma 3 takes more than a minute
+GAMMAS = (3.0, 10.0)
 
 
 def run(quick: bool = False) -> Section:
     one_thread()
-    n, p, k = (200, 300, 5) if quick else (N, P, K)
+    n, p, k = (300, 300, 5) if quick else (N, P, K)
+    gammas = GAMMAS[1:] if quick else GAMMAS
     repeats = 2 if quick else 7
     section = Section(
         "Generalized linear models",
         f"Logistic, n={n}, p={p}, k={k}, AR(1) 0.5, coefficients +-1, h={k}, no intercept, float64, warm, best of {repeats} taken in turn, one BLAS thread. The DC loop "
-        "starts from the l1 solution and ends when the h largest repeat; MCP has gamma 3. MCP minimizes another function; the column shows its "
-        "point under ours.",
+        "starts from the l1 solution and ends when the h largest repeat. Ratios are to the faster of the MCPs. MCP minimizes another function; the "
+        "last column shows its point under ours.",
         ["alpha / alpha_max", "fit", "seconds", "/ MCP", "nonzeros", "objective / DC loop's - 1"],
     )  # fmt: skip
-    for share in SHARES:
-        logistic(section, n, p, k, share, repeats)
+    for share in SHARES[: 1 if quick else None]:
+        logistic(section, n, p, k, share, gammas, repeats)
+    if not quick:
+        section.remarks.append(
+            "The curvature of the logistic loss is at most 1/4 where columns have variance one, so that with gamma = 3 the sum of loss and MCP is concave "
+            "along a coordinate near 0: the peer's solver then crawls on some problems. With gamma = 10 it mostly does not."
+        )
     for name, difference in agreement(quick).items():
         section.bar(
             f"{name}, h = p: largest relative difference 1e-6", f"{difference:.1e}", difference <= 1e-6
@@ -37,7 +44,7 @@ def run(quick: bool = False) -> Section:
     return section
 
 
-def logistic(section: Section, n, p, k, share, repeats) -> None:
+def logistic(section: Section, n, p, k, share, gammas, repeats) -> None:
     """Add the rows and bars of one alpha."""
     from scipy.special import expit
     from skglm import GeneralizedLinearEstimator
@@ -58,9 +65,10 @@ def logistic(section: Section, n, p, k, share, repeats) -> None:
         eta = X @ coef
         return np.mean(np.logaddexp(0.0, eta) - y * eta) + penalty.value(coef, alpha)
 
-    def mcp():
+    def mcp(gamma):
         solver = ProxNewton(fit_intercept=False)
-        return GeneralizedLinearEstimator(Logistic(), MCPenalty(alpha, 3.0), solver).fit(X, y).coef_.ravel()
+        model = GeneralizedLinearEstimator(Logistic(), MCPenalty(alpha, gamma), solver)
+        return model.fit(X, y).coef_.ravel()
 
     def dc_loop(tol):
         weights = np.ones(p)
@@ -79,8 +87,8 @@ def logistic(section: Section, n, p, k, share, repeats) -> None:
     def trimmed(effort):
         return solve(X, y, loss="logistic", penalty=TrimmedL1(k), alpha=alpha, effort=effort).coef
 
-    fits = {
-        "skglm logistic + MCP": mcp,
+    peers = {f"skglm logistic + MCP, gamma {gamma:g}": lambda g=gamma: mcp(g) for gamma in gammas}
+    fits = peers | {
         "DC loop over skglm's weighted l1": lambda: dc_loop(1e-4),
         "the same, tol=1e-8": lambda: dc_loop(1e-8),
         'trimreg effort="low"': lambda: trimmed("low"),
@@ -89,14 +97,15 @@ def logistic(section: Section, n, p, k, share, repeats) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the peer's convergence warnings are its own affair
         seconds, coefs = timed_in_turn(fits, repeats)
-    peer, _, loop, low, medium = fits
+    *_, loop, low, medium = fits
+    fastest = min(seconds[name] for name in peers)
     value = {name: objective(coef) for name, coef in coefs.items()}
     for name, coef in coefs.items():
         section.rows.append([
-            share, name, f"{seconds[name]:.4f}", f"{seconds[name] / seconds[peer]:.2f}", int(np.count_nonzero(coef)),
+            share, name, f"{seconds[name]:.4f}", f"{seconds[name] / fastest:.2f}", int(np.count_nonzero(coef)),
             f"{value[name] / value[loop] - 1:+.1e}",
         ])  # fmt: skip
-    ratio = {name: seconds[name] / seconds[peer] for name in fits}
+    ratio = {name: seconds[name] / fastest for name in fits}
     for name in (low, medium):
         effort = name.partition("=")[2]
         section.bar(
