@@ -191,6 +191,10 @@ def test_the_sizes_of_columns_in_a_group_do_not_matter():
     penalty = TrimmedL1(1, groups=LABEL)
     result = solve(X, y, penalty=penalty, alpha="exact", tol=1e-8)
     assert is_local_minimum(X, y, result.coef, penalty=penalty, alpha=result.alpha)
+    X, y = np.sqrt(2) * np.diag([1.0, 1e-6]), np.sqrt(2) * np.array([1.0, 1e-3])
+    for groups, holds in (([0, 0], True), ([0, 1], False)):  # the gradient left is 1e-9
+        penalty = TrimmedL1(len(set(groups)), groups=groups)
+        assert bool(is_local_minimum(X, y, [1.0, 0.0], penalty=penalty, alpha=1.0)) == holds
 
 
 # -- the exact penalty -----------------------------------------------------------------------------------

@@ -46,6 +46,17 @@ def test_outliers_of_high_leverage(convert):
     np.testing.assert_array_equal(np.flatnonzero(result.coef), [0, 3])
 
 
+def test_many_outliers_of_high_leverage():
+    """A random half of the samples has some of them: what is far out in X is left out first."""
+    X, y, _ = regression(5)
+    planted = np.arange(0, 60, 4)
+    X[planted, 0] += 20.0
+    y[planted] -= 30.0
+    options = {"penalty": TrimmedL1(2), "alpha": "exact", "fit_intercept": True, "effort": "low"}
+    result = solve(X, y, n_outliers=15, **options)
+    np.testing.assert_array_equal(result.outliers, planted)
+
+
 def test_flipped_labels():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, 6))
@@ -155,11 +166,13 @@ def test_is_the_fit_to_the_samples_kept_and_no_plain_fit_is_better(loss, alpha):
             assert result.objective <= solve(X[some], y[some], **options).objective + 1e-9
 
 
-def test_outliers_have_the_largest_losses():
-    X, y, _ = regression(9)
-    result = solve(X, y, penalty=TrimmedL1(2), alpha="exact", fit_intercept=True, n_outliers=8)
+@pytest.mark.parametrize("count", [8, 25])
+@pytest.mark.parametrize("seed", range(4))
+def test_outliers_have_the_largest_losses(count, seed):
+    X, y, _ = regression(seed)
+    result = solve(X, y, penalty=TrimmedL1(2), alpha="exact", fit_intercept=True, n_outliers=count)
     squares = (y - X @ result.coef - result.intercept) ** 2
-    np.testing.assert_array_equal(np.sort(np.argsort(-squares)[:8]), result.outliers)
+    np.testing.assert_array_equal(np.sort(np.argsort(-squares)[:count]), result.outliers)
 
 
 def test_sample_weights():
@@ -171,7 +184,7 @@ def test_sample_weights():
     options = {"penalty": TrimmedL1(2), "alpha": "exact", "fit_intercept": True}
     result = solve(X, y, sample_weight=weight, n_outliers=1, **options)
     np.testing.assert_array_equal(result.outliers, [7])
-    weight[2] = 1e-8  # its loss hardly counts
+    weight[2], y[2] = 1e-8, 500.0  # its loss hardly counts
     result = solve(X, y, sample_weight=weight, n_outliers=1, **options)
     np.testing.assert_array_equal(result.outliers, [7])
     doubled = solve(np.vstack([X, X]), np.tile(y, 2), n_outliers=4, **options)

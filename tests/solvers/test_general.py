@@ -106,6 +106,18 @@ def test_every_solver_ends_at_a_stationary_point(name, parts):
     assert reached["mm"] <= lowest + 1e-6 * abs(lowest)
 
 
+def test_the_dc_solver_ends_where_its_own_steps_do():
+    """At a corner of the largest norm of a free group its tangent may hold it, though T is not 0 there."""
+    critical = 0
+    for name in ("logistic", "multitask"):
+        for seed in range(4):
+            result = fit(name, "largest", "dc", seed=seed, fit_intercept=True)
+            assert result.converged
+            critical += result.message.startswith("a DC-critical point")
+            assert (result.stationarity < 1e-10) != result.message.startswith("a DC-critical point")
+    assert critical
+
+
 @pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize("name", LOSSES)
 def test_exact_alpha_leaves_at_most_h(name, parts):
