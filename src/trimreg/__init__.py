@@ -33,7 +33,17 @@ _WHERE = {
     "SLOPE": "penalties",
     "SolverResult": "solvers",
 }
-_ROOMS = ("datasets", "designs", "diagnostics", "estimators", "losses", "penalties", "plotting", "selection", "solvers")
+_ROOMS = (
+    "datasets",
+    "designs",
+    "diagnostics",
+    "estimators",
+    "losses",
+    "penalties",
+    "plotting",
+    "selection",
+    "solvers",
+)
 
 __all__ = ["__version__", *_WHERE, *_ROOMS]
 

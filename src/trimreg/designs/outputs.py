@@ -6,10 +6,10 @@ import numpy as np
 
 
 class MultiOutput:
-    """``theta -> Z Theta`` for K outputs, where the row of Theta of a feature is K consecutive entries of theta.
+    """``theta -> Z Theta`` for K outputs; the row of Theta of a feature is K consecutive entries of theta.
 
-    Coefficient k of feature j is entry ``j K + k``, so the coefficients of a feature are a group of consecutive
-    coordinates. Predictors are matrices of shape (n, K). X is read once a product, whatever K is.
+    Coefficient k of feature j is entry ``j K + k``, so the coefficients of a feature are a group of
+    consecutive coordinates. Predictors are matrices of shape (n, K). X is read once a product, whatever K is.
     """
 
     def __init__(self, design, n_outputs: int):

@@ -4,10 +4,10 @@ Every penalty here is, or is majorized by, a weighted sum of lengths
 
 .. math:: \alpha \sum_j w_j r_j(\theta), \qquad r_j(\theta) = f_j \|\theta_j\|,
 
-where the parts ``theta_j`` are single coefficients, groups, or rows (:mod:`trimreg.penalties.norms`), and ``f`` is
-the penalty factor of the parts. A part with ``f = 0`` is never penalized and is not counted in h; one with
-``f = inf`` is excluded from the model. A subclass states its value, its weights and its prox for the parts
-with ``0 < f < inf``; the two special kinds are handled here.
+where the parts ``theta_j`` are single coefficients, groups, or rows (:mod:`trimreg.penalties.norms`), and
+``f`` is the penalty factor of the parts. A part with ``f = 0`` is never penalized and is not counted in h;
+one with ``f = inf`` is excluded from the model. A subclass states its value, its weights and its prox for the
+parts with ``0 < f < inf``; the two special kinds are handled here.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Penalty:
     def bind(self, n_features: int, n_outputs: int = 1) -> Penalty:
         """A copy for that many features, its arguments checked and its factors spread out.
 
-        With several outputs theta holds ``n_outputs`` coefficients for every feature, one after another, which
-        are penalized together.
+        With several outputs theta holds ``n_outputs`` coefficients for every feature, one after another,
+        which are penalized together.
         """
         bound = copy.copy(self)
         bound.norm, sizes = self._parts(n_features, n_outputs)
@@ -105,12 +105,14 @@ class Penalty:
             raise ValueError(f"penalty_factor must be an array of numbers; got {factor!r}") from None
         if factor.shape != (count,):
             raise ValueError(
-                f"penalty_factor must hold one number for each of the {count} {each}; got shape {factor.shape}"
+                f"penalty_factor must hold one number for each of the {count} {each}; "
+                f"got shape {factor.shape}"
             )
         if np.isnan(factor).any() or (factor < 0).any():
             bad = int(np.flatnonzero(~(factor >= 0))[0])
             raise ValueError(
-                f"penalty_factor must be >= 0 (inf excludes a feature); got {factor[bad]} for {each[:-1]} {bad}"
+                f"penalty_factor must be >= 0 (inf excludes a feature); got {factor[bad]} "
+                f"for {each[:-1]} {bad}"
             )
         return bound._with_factor(factor)
 

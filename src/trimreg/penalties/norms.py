@@ -1,9 +1,10 @@
 r"""What ``r_j`` is the norm of: single coefficients, or groups of them.
 
 A penalty weighs lengths :math:`\|\theta_G\|_q` of the parts of a partition of the coordinates. Solvers see
-the partition only through the object here, so that single coefficients, groups of features, and the rows of
-multi-task and multinomial models (all coefficients of a feature) are one code. Arrays "per part" have an entry
-for every part, arrays "per coordinate" one for every coefficient; for single coefficients they are the same.
+the partition only through the object here, so that single coefficients, groups of features, and the rows
+of multi-task and multinomial models (all coefficients of a feature) are one code. Arrays "per part" have an
+entry for every part, arrays "per coordinate" one for every coefficient; for single coefficients they are
+the same.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ def soft_threshold(z, threshold):
 def subgradient_residual(theta, gradient, threshold, positive=False):
     r"""The element of :math:`g_j + t_j \partial|\theta_j|` nearest to 0, for every j.
 
-    At ``theta_j != 0`` the set is the point ``g_j + t_j sign(theta_j)``; at 0 it is the interval
-    ``[g_j - t_j, g_j + t_j]``. Where ``theta >= 0`` is required (``positive`` is True, or is for this
-    coordinate), the normal cone of the constraint adds every negative number to the interval at 0, so that only
-    ``g_j + t_j < 0`` is a violation there.
+    At ``theta_j != 0`` the set is the point ``g_j + t_j sign(theta_j)``; at 0 it is the interval ``[g_j -
+    t_j, g_j + t_j]``. Where ``theta >= 0`` is required (``positive`` is True, or is for this coordinate), the
+    normal cone of the constraint adds every negative number to the interval at 0, so that only ``g_j + t_j <
+    0`` is a violation there.
 
     Examples
     --------
@@ -277,8 +278,8 @@ def _onto_simplex(y, total):
 def partition(groups, n_features: int) -> np.ndarray:
     """The label, 0 to the number of groups less one, of every feature.
 
-    ``groups`` is a label for every column (of any kind: they are numbered in sorted order), or lists of column
-    indices, each column in one of them.
+    ``groups`` is a label for every column (of any kind: they are numbered in sorted order), or lists of
+    column indices, each column in one of them.
 
     Examples
     --------
@@ -317,7 +318,8 @@ def _partition_from_lists(groups, n_features):
                 or not 0 <= j < n_features
             ):
                 raise ValueError(
-                    f"groups must hold feature indices from 0 to {n_features - 1}; got {j!r} in group {number}"
+                    f"groups must hold feature indices from 0 to {n_features - 1}; "
+                    f"got {j!r} in group {number}"
                 )
             if label[j] >= 0:
                 raise ValueError(f"groups must not overlap; feature {j} is in groups {label[j]} and {number}")

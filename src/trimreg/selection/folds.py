@@ -1,8 +1,8 @@
 r"""The surface on the training part of a fold, scored on its test part.
 
-Training samples are told from test samples by weights of 0, so X is never copied. For least squares the
-Gram matrix of a fold is that of all samples less that of its test samples: with ``z`` the columns less their
-means over all samples, ``delta`` the means of z over the training samples (total weight W),
+Training samples are told from test samples by weights of 0, so a large X is never copied. For least squares
+the Gram matrix of a fold is that of all samples less that of its test samples: with ``z`` the columns less
+their means over all samples, ``delta`` the means of z over the training samples (total weight W),
 
 .. math:: G_{train} = \frac{1}{W} \Bigl(\sum_{i} w_i z_i z_i' - \sum_{i \in test} w_i z_i z_i'\Bigr)
           - \delta\delta',
@@ -16,12 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..designs import as_design
 from ..estimators.task import Task, prepare
+from ..losses import get_loss
 from ..solvers.pool import FixedPool
 from .path import cells
 
+_COPIED = 1 << 26  # bytes of X up to which a fold has its own copy of the training rows
 ALL_COLUMNS = 3000  # above this a surface does not form the whole Gram matrix either
 
 #: A column is taken anew if its variance in the fold is less than this part of what was subtracted from.
@@ -90,7 +93,7 @@ class Search:
 def score_fold(search: Search, train, test) -> np.ndarray:
     """Scores of every cell, fitted to the training samples, on the test samples: shape (n_hs, n_alphas)."""
     times = np.bincount(train, minlength=search.d.size)
-    task = prepare(search.X, search.target, sample_weight=search.d * times, **search.arguments)
+    task = _training_task(search, search.d * times)
     pool = _pool(search, task, times, test) if search.total is not None else None
     _, steps = cells(task, search.hs, search.alphas, effort=search.effort, pool=pool, verify=False)
     fits = [in_units(task, step) for row in steps for step in row]
@@ -100,6 +103,16 @@ def score_fold(search: Search, train, test) -> np.ndarray:
     else:
         scores = search.scores(coefs, intercepts, test)
     return np.asarray(scores, dtype=float).reshape(len(search.hs), len(search.alphas))
+
+
+def _training_task(search, weights) -> Task:
+    """The task of the samples of positive weight: a copy of their rows if that is small, else by weights."""
+    X, target = search.X, search.target
+    quadratic = get_loss(search.arguments["loss"]).constant_curvature  # others may look at all of y
+    if quadratic and not sp.issparse(X) and X.nbytes <= _COPIED:
+        rows = np.flatnonzero(weights)
+        X, target, weights = X[rows], target[rows], weights[rows]
+    return prepare(X, target, sample_weight=weights, **search.arguments)
 
 
 def in_units(task: Task, step):

@@ -71,9 +71,7 @@ class SurfaceCV(LinearEstimator):
         self.hs_, self.alphas_ = grid_for(task, self.hs, self.alphas, n)
 
         with progress(self.hs_.size * len(self.alphas_), "fits", self.verbose) as advance:
-            path = solve_path(
-                task, self.hs_, self.alphas_, effort=self.effort, verify=False, advance=advance
-            )
+            path = solve_path(task, self.hs_, self.alphas_, effort=self.effort, verify=False, advance=advance)
         for name in ("criterion_path_", "score_path_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if self.criterion is not None:

@@ -74,10 +74,10 @@ def feasible(problem: Problem, theta):
 class StepSize:
     r"""The step ``eta`` of a first-order method: given, or :math:`1/L_f`, or found by halving.
 
-    :math:`1/L_f` is the longest step for which every method here is known to descend. A loss without a bound on
-    its curvature (Poisson, Gamma, Cox) has no such constant: there the step starts from the curvature at the
-    first point, grows a little with every step, and is halved until the quadratic bound that the proofs need
-    holds for the step taken,
+    :math:`1/L_f` is the longest step for which every method here is known to descend. A loss without a bound
+    on its curvature (Poisson, Gamma, Cox) has no such constant: there the step starts from the curvature at
+    the first point, grows a little with every step, and is halved until the quadratic bound that the proofs
+    need holds for the step taken,
 
     .. math:: L(\theta^+) \le L(\theta) + \langle\nabla L(\theta), \theta^+ - \theta\rangle
               + \tfrac{1}{2\eta}\|\theta^+ - \theta\|^2.
@@ -106,7 +106,7 @@ class StepSize:
         return (largest if 0 < largest < np.inf else 1.0) * problem.spectral_norm()
 
     def take(self, theta, loss, gradient, move):
-        """``(theta+, predictor, loss)`` for ``theta+ = move(eta)`` from a point with that loss and gradient."""
+        """``(theta+, predictor, loss)``, ``theta+ = move(eta)`` from a point with that loss and gradient."""
         self.eta = self._following
         while True:
             following = move(self.eta)

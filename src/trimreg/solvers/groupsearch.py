@@ -1,13 +1,13 @@
 r"""Exchanges of whole groups: the search of :mod:`trimreg.solvers.polish`, with scores for groups.
 
-At a local minimum with active set A (free groups, penalized nonzero ones, what is never penalized), let ``M`` be
-the Hessian on A, with the curvature of the penalized lengths. A free group i that leaves costs at most
+At a local minimum with active set A (free groups, penalized nonzero ones, what is never penalized), let ``M``
+be the Hessian on A, with the curvature of the penalized lengths. A free group i that leaves costs at most
 
 .. math:: \min\bigl(\tfrac12\, \theta_i' [(M^{-1})_{ii}]^{-1} \theta_i,\; t_i \|\theta_i\|\bigr)
 
-(set to 0 and the rest refitted, or kept and paid for), and a group j at 0 that enters gains
-:math:`\tfrac12\, g_j' s_j^{-1} g_j` with the Schur complement :math:`s_j = M_{jj} - M_{jA} M^{-1} M_{Aj}`. They
-rank the exchanges; the ones that are tried are refitted, and kept only if the objective falls.
+(set to 0 and the rest refitted, or kept and paid for), and a group j at 0 that enters gains :math:`\tfrac12\,
+g_j' s_j^{-1} g_j` with the Schur complement :math:`s_j = M_{jj} - M_{jA} M^{-1} M_{Aj}`. They rank the
+exchanges; the ones that are tried are refitted, and kept only if the objective falls.
 """
 
 from __future__ import annotations

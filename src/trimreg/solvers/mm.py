@@ -13,10 +13,11 @@ are three parts:
 two more starts, a path of rising alpha (:mod:`trimreg.solvers.path`) and a best subset, larger splices,
 more swaps tried and more kicks.
 
-Above the exact-penalty threshold the weighted lasso is zero, so the start is taken at a smaller alpha. For single
-coefficients and least squares part 3 is then the search over subsets (:mod:`trimreg.solvers.subset`), which scores
-every single swap exactly: the result is 1-swap optimal, and says so. For other losses, and for groups, part 3
-searches the quadratic model of the loss at the point reached, and keeps what the loss itself confirms.
+Above the exact-penalty threshold the weighted lasso is zero, so the start is taken at a smaller alpha. For
+single coefficients and least squares part 3 is then the search over subsets (:mod:`trimreg.solvers.subset`),
+which scores every single swap exactly: the result is 1-swap optimal, and says so. For other losses, and for
+groups, part 3 searches the quadratic model of the loss at the point reached, and keeps what the loss itself
+confirms.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def settle(inner, theta, weights) -> Step:
 
 
 def improve_on_model(inner, best, rng, effort):
-    """Exchanges on the quadratic model at a local minimum, as long as the loss confirms them; yields steps."""
+    """Exchanges on the quadratic model at a local minimum, as long as the loss confirms them; a step each."""
     problem = inner.problem
     searchable = effort.exchanges and problem.penalty.n_free > 0 and not np.any(problem.positive)
     kicks = effort.kicks
@@ -319,8 +320,8 @@ def _start(inner, effort):
 def _homotopy_apart(inner):
     """The homotopy of a loss without a Gram matrix, on the columns that are likely to matter alone.
 
-    They are those of the weighted lasso, where the homotopy begins, and of the largest gradients there. What was
-    left out is seen by the MM that follows, and by its exchanges.
+    They are those of the weighted lasso, where the homotopy begins, and of the largest gradients there. What
+    was left out is seen by the MM that follows, and by its exchanges.
     """
     problem, norm = inner.problem, inner.norm
     theta, gradient, loss, weights = _lasso_start(inner, 1e-2, rounds=1)

@@ -15,8 +15,8 @@ from ..penalties.base import PenaltyProtocol
 class Problem:
     r"""Minimize :math:`F(\theta) = L(Z\theta) + P_\alpha(\theta)`, over ``theta >= 0`` where ``positive``.
 
-    ``positive`` is for all coordinates or an array of flags. Arrays of weights and thresholds have an entry for
-    every part of the penalty's norm: a coefficient, or a group of them.
+    ``positive`` is for all coordinates or an array of flags. Arrays of weights and thresholds have an entry
+    for every part of the penalty's norm: a coefficient, or a group of them.
     """
 
     design: Design
@@ -85,7 +85,7 @@ class Problem:
         return self.loss_value(eta) + self.penalty.value(theta, self.alpha)
 
     def lipschitz(self) -> float:
-        r"""The constant :math:`L_f` of the gradient: ``curvature bound * ||Z' diag(d) Z||_2``; inf without a bound.
+        r"""The constant :math:`L_f` of the gradient: ``curvature bound * ||Z' diag(d) Z||_2``, or inf.
 
         The largest eigenvalue is taken by Lanczos to machine precision, so that ``1/L_f`` is a step
         for which the paper's theorem holds.
@@ -122,9 +122,9 @@ class Problem:
 
         A penalized nonzero j has ``alpha f_j = |z_j' g|`` with g the gradient of the loss in the predictor. A
         local minimum minimizes a convex problem in which 0 is feasible, so its loss is at most that of 0, and
-        there ``||g/d||_D`` is at most the loss's ``slope_bound``: beyond ``max_j ||z_j||_D slope_bound / f_j``
-        there is none. For least squares the bound is ``||y||_D``. For a group ``|z_j' g|`` is the dual norm of
-        its products, at most that of its column norms. Parts with factor 0 are not counted.
+        there ``||g/d||_D`` is at most the loss's ``slope_bound``: beyond ``max_j ||z_j||_D slope_bound /
+        f_j`` there is none. For least squares the bound is ``||y||_D``. For a group ``|z_j' g|`` is the dual
+        norm of its products, at most that of its column norms. Parts with factor 0 are not counted.
         """
         factor = self.penalty.levels(1.0)
         regular = (factor > 0) & np.isfinite(factor)

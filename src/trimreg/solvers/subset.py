@@ -60,6 +60,11 @@ class GramColumns:
         self.require(W)
         return self._rows[self.place[W]]
 
+    def block(self, W):
+        """``Z_W' D Z_W`` if its columns are here already, else None."""
+        place = self.place[W]
+        return None if place.min(initial=0) < 0 else self._rows[place[:, None], W]
+
 
 class GramBlock:
     """The same for a few columns of the design only, whose Gram matrix is at hand."""
@@ -119,9 +124,16 @@ class SubsetSearch:
         best = best[entry[best] > 0]
         return SubsetSearch(self.inner, self.free, np.union1d(best, self.A))
 
-    def grow(self, inner) -> None:
-        """Go on to the larger h of ``inner``, the same problem otherwise: the best entries fill its places."""
-        self.inner, self.size = inner, inner.problem.penalty.n_free
+    def grow(self, size: int) -> None:
+        """Go on to a larger free set: the best entries fill its places."""
+        self.size = min(size, np.count_nonzero(self.eligible))
+        if self.size == self.free.size + 1:
+            entry = self._entries()
+            best = int(np.argmax(entry))
+            # A column that is nearly explained would leave its rounding behind: the rest is rebuilt then.
+            if entry[best] > self._negligible() and self.spare[best] > 1e-3:
+                likely = np.argpartition(-entry, min(_BATCH, entry.size) - 1)[:_BATCH]
+                self._enter(best, likely)
         self._fill()
 
     def adopt(self, other: SubsetSearch) -> None:
@@ -132,7 +144,8 @@ class SubsetSearch:
 
     def _gram(self, A):
         if self.certifies:
-            return self.pool.block(A)
+            known = self.columns.block(A)
+            return self.pool.block(A) if known is None else known
         return self.columns.gram[A[:, None], A]
 
     def _explained(self, A):
@@ -234,6 +247,8 @@ class SubsetSearch:
 
     def attempt(self, leave, enter) -> bool:
         """Exchange these, if the refitted objective falls."""
+        if leave.size == 1 and enter.size == 1:
+            self.columns.rows(enter, self._likely)  # a swap that is tried is made, but for rounding
         staying = (self.free[:, None] != leave).all(axis=1)  # np.isin is slow for so few
         free = np.concatenate([self.free[staying], enter])
         fit = self._explained(np.concatenate([free, self.always]))
@@ -281,6 +296,31 @@ class SubsetSearch:
         self.spare[gone] = 1.0 - link[gone] @ self.columns.rows(self.A)[:, gone]
         self._close()
         self.explained = fit[2]
+
+    def _enter(self, enter, likely):
+        """One more column, by the second half of the update of a swap."""
+        at, count = self.free.size, self.A.size
+        entering, size, c_new = self.link[enter].copy(), self.spare[enter], self.correlation[enter]
+        column = self.columns.rows(np.array([enter]), likely)[0]
+        new = (column - entering @ self.columns.rows(self.A)) / size if count else column / size
+        column = np.append(-entering, 1.0) / size
+        grown = np.zeros((count + 1, count + 1))
+        grown[:count, :count] = self.inverse
+        grown += np.outer(column, column * size)
+        theta = np.append(self.theta, 0.0) + column * c_new
+        link = np.empty((new.size, count + 1))
+        np.subtract(self.link, np.multiply.outer(new, entering), out=link[:, :count])
+        link[:, count] = new
+        if self.always.size:  # they come after the free ones
+            order = np.r_[:at, count, at:count]
+            grown, theta, link = grown[order[:, None], order], theta[order], link[:, order].copy()
+        self.inverse, self.theta, self.link = grown, theta, link
+        self.correlation = self.correlation - new * c_new
+        self.spare = self.spare - new**2 * size
+        self.explained += c_new**2 / size
+        self.free = np.append(self.free, enter)
+        self.A = np.concatenate([self.free, self.always])
+        self._close()
 
     def save(self):
         # K, c and s are updated in place by swaps; everything else is replaced, never written into.

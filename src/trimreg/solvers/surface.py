@@ -5,10 +5,10 @@ smaller h, with the best candidates added to its free set, and the smaller alpha
 kept and improved by exchanges. A sweep back, from larger alpha and larger h, offers every cell its other two
 neighbours, and the homotopy is a rival at a few cells of every row: what it finds spreads from there.
 
-For least squares and single coefficients all of it happens in Gram coordinates: the Gram matrix of the columns
-that matter is computed once, and a cell costs no pass over X, or one that verifies it where X has more
-columns than the matrix. Above the exact-penalty threshold a row is a path of best subsets, each grown from
-the last. Other losses, and groups, go by MM from the same neighbours.
+For least squares and single coefficients all of it happens in Gram coordinates: the Gram matrix of the
+columns that matter is computed once, and a cell costs no pass over X, or one that verifies it where X has
+more columns than the matrix. Above the exact-penalty threshold a row is a path of best subsets, each grown
+from the last. Other losses, and groups, go by MM from the same neighbours.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class _LeastSquares:
     def __init__(self, inner: WorkingSetSolver, effort: str, verify: bool):
         self.inner, self.effort, self.verify = inner, effort, verify
         problem = inner.problem
-        levels = problem.penalty.levels(1.0)
-        self.usable = np.flatnonzero(inner.alive & np.isfinite(levels))
+        self.levels = problem.penalty.levels(1.0)
+        self.usable = np.flatnonzero(inner.alive & np.isfinite(self.levels))
         self.complete = self.usable.size <= _ALL_COLUMNS
         self.origin_loss = problem.loss_value(problem.origin())
         self.gram = None
@@ -124,9 +124,7 @@ class _LeastSquares:
     def _columns(self, columns):
         """Take these columns into the Gram matrix."""
         zero = np.zeros(self.inner.problem.n_features)
-        self.gram = GramSolver(
-            self.inner, columns, zero, self.inner.gradient_at_zero, self.origin_loss
-        )
+        self.gram = GramSolver(self.inner, columns, zero, self.inner.gradient_at_zero, self.origin_loss)
 
     # -- soft rows -----------------------------------------------------------------------------------
 
@@ -189,22 +187,26 @@ class _LeastSquares:
         return theta, solver.problem.free_set(theta, gradient), gradient
 
     def _step(self, cell, h, alpha):
-        """The cell with its weights, verified if that is asked for."""
-        inner = copy.copy(self.inner)
-        inner.problem = self.inner.problem.at(alpha).freeing(h)
-        weights = weights_at(inner.problem, cell.theta, cell.free)
-        return self._verified(inner, Step(cell.theta, weights, cell.objective, converged=True))
+        step = Step(cell.theta, self._weights(cell.free, h), cell.objective, converged=True)
+        return self._verified(step, h, alpha) if self.verify else step
 
-    def _verified(self, inner, step):
+    def _weights(self, free, h):
+        """Weights of that free set; vacant places go to the first features, whose coefficients are 0."""
+        weights = (self.levels > 0).astype(float)
+        weights[free] = 0.0
+        regular = np.flatnonzero((weights > 0) & np.isfinite(self.levels))
+        weights[regular[: max(h - free.size, 0)]] = 0.0
+        return weights
+
+    def _verified(self, step, h, alpha):
         """The step, or where MM leads from it if the true gradient shows a violation."""
-        if not self.verify:
-            return step
-        problem = inner.problem
+        inner = copy.copy(self.inner)
+        inner.problem = problem = self.inner.problem.at(alpha).freeing(h)
         gradient = problem.gradient(problem.predictor(step.theta))
-        threshold = problem.penalty.thresholds(step.weights, problem.alpha)
+        threshold = problem.penalty.thresholds(step.weights, alpha)
         worst = largest_violation(step.theta, gradient, threshold)
         if worst > 3 * inner.goal:
-            return settle(inner, step.theta, step.weights)
+            return settle(inner, step.theta, weights_at(problem, step.theta, np.flatnonzero(threshold == 0)))
         return replace(step, message=f"largest violation {worst:.3g}, goal {inner.goal:.3g}")
 
     # -- columns outside the Gram matrix ---------------------------------------------------------------
@@ -233,21 +235,17 @@ class _LeastSquares:
 
     def subsets(self, hs, alpha, tell):
         """Best subsets of rising size, each grown from the last by the best entry, then swapped."""
-        nothing = np.empty(0, dtype=np.intp)
-        search = None
+        first = copy.copy(self.inner)
+        first.problem = self.inner.problem.at(alpha).freeing(hs[0])
+        search = SubsetSearch(first, np.empty(0, dtype=np.intp))
         for h in hs:
-            inner = copy.copy(self.inner)
-            inner.problem = self.inner.problem.at(alpha).freeing(h)
-            if search is None:
-                search = SubsetSearch(inner, nothing)
-            else:
-                search.grow(inner)
-            for _ in descend(search, splices=(4, 2), trials=3):
+            search.grow(h)
+            for _ in descend(search, splices=(), trials=1):  # the scores of swaps are exact
                 pass
             theta, free = search.solution()
-            weights = weights_at(inner.problem, theta, free)
             tell()
-            yield self._verified(inner, Step(theta, weights, search.objective, converged=True))
+            step = Step(theta, self._weights(free, h), search.objective, converged=True)
+            yield self._verified(step, h, alpha) if self.verify else step
 
 
 def _rough(solver, start):

@@ -2,11 +2,12 @@ r"""The inner problem: a weighted sum of lengths, solved by working sets to a ce
 
 .. math:: \min_\theta\; L(Z\theta) + \sum_j t_j \|\theta_j\|, \qquad 0 \le t_j \le \infty,
 
-over parts ``theta_j`` that are single coefficients or groups. A round costs one pass over X: the gradient at the
-current point says which coordinates violate their optimality condition. They join the support and the unpenalized coordinates in a working set W, and the
-quadratic model of L on W is minimized in Gram coordinates, where X is not touched at all. The loop ends
-when the true gradient shows no violation above the tolerance, so rounding in the Gram matrix cannot
-pass for convergence: it is corrected by the next round, as in iterative refinement.
+over parts ``theta_j`` that are single coefficients or groups. A round costs one pass over X: the gradient at
+the current point says which coordinates violate their optimality condition. They join the support and the
+unpenalized coordinates in a working set W, and the quadratic model of L on W is minimized in Gram
+coordinates, where X is not touched at all. The loop ends when the true gradient shows no violation above the
+tolerance, so rounding in the Gram matrix cannot pass for convergence: it is corrected by the next round, as
+in iterative refinement.
 
 On W, coordinate descent finds the support and signs; a Newton step on the support, unpenalized block
 included, then ends what coordinate descent would crawl over. Groups have their own block minimizer
@@ -37,7 +38,8 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
     """Minimize over the current support and signs, in place; a coordinate that reaches 0 is dropped.
 
     All that would change sign are dropped at once if the objective falls enough by that, else the first that
-    reaches 0 on the way. Unpenalized coordinates belong to the support whatever their value and may change sign.
+    reaches 0 on the way. Unpenalized coordinates belong to the support whatever their value and may change
+    sign.
     """
     free = (threshold == 0) & (np.diagonal(gram) > 0) & ~np.asarray(positive)
     for _ in range(max_drops):
@@ -123,8 +125,8 @@ class WorkingSetSolver:
     problem : Problem
         In normalized coordinates (:meth:`Problem.normalized`).
     tol : float
-        Largest violation of an optimality condition, relative to the largest gradient at the null model: at 0,
-        or with what is never penalized fitted, where the loss is not quadratic.
+        Largest violation of an optimality condition, relative to the largest gradient at the null model: at
+        0, or with what is never penalized fitted, where the loss is not quadratic.
     """
 
     def __init__(self, problem: Problem, tol: float, max_rounds: int = 1000):
@@ -226,7 +228,8 @@ class WorkingSetSolver:
         """As many Newton steps as these parts need, none of them a pass over X."""
         apart, W = self.restricted(parts), self.norm.coordinates(parts)
         apart.max_rounds = 30
-        local, _, loss, _ = apart.solve(theta[W], threshold[parts], tol=tol / self.scale, gradient=gradient[W])
+        tol = tol / self.scale
+        local, _, loss, _ = apart.solve(theta[W], threshold[parts], tol=tol, gradient=gradient[W])
         if np.array_equal(local, theta[W]):
             return None
         following = theta.copy()
@@ -246,8 +249,8 @@ class WorkingSetSolver:
             following[W] = local
             return Moved(following, problem.predictor(following), np.nan)
         hessian, slope = problem.hessian(eta, W), gradient[W]
-        # In this unit the diagonal is of the order of 1. A loss that is flat here, but for rounding, has none:
-        # then a step of many times the length of theta is where the search begins.
+        # In this unit the diagonal is of the order of 1. A loss that is flat here, but for rounding, has
+        # none: then a step of many times the length of theta is where the search begins.
         steepest = float(np.max(np.abs(slope))) / max(1.0, float(np.max(np.abs(theta))))
         unit = max(float(np.diagonal(hessian).max(initial=0.0)), 1e-8 * steepest) or 1.0
         hessian /= unit
@@ -304,8 +307,8 @@ class GramSolver:
     """The same on some parts only, for the quadratic model at a point, in Gram coordinates: X is not touched.
 
     For least squares the model is the loss itself: it starts from a point of the whole problem and treats the
-    gradient outside its parts as if it stood still. What it finds is a point of the whole problem, with its true
-    objective, though parts outside may violate their conditions there.
+    gradient outside its parts as if it stood still. What it finds is a point of the whole problem, with its
+    true objective, though parts outside may violate their conditions there.
 
     Parameters
     ----------
@@ -361,7 +364,7 @@ class GramSolver:
         return Solution(theta, gradient, loss, done)
 
     def _working_sets(self, theta, gradient, threshold, goal, max_rounds=100):
-        """Working sets again, in place: most columns of the model stay at 0 and need no descent of their own."""
+        """Working sets again, in place: most columns of the model stay at 0 and need no descent."""
         positive = self.problem.positive
         held = positive[self.columns] if np.ndim(positive) else np.full(theta.size, positive)
         for _ in range(max_rounds):
