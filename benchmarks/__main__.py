@@ -18,7 +18,7 @@ from pathlib import Path
 from .common import Section, machine
 
 NAMES = (
-    "objective", "subset", "soft", "lasso", "surface", "crossval", "glm", "groups", "cold", "growth",
+    "objective", "subset", "soft", "lasso", "surface", "crossval", "glm", "groups", "realdata", "cold", "growth",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "RESULTS.md"
 README = Path(__file__).parent.parent / "README.md"
