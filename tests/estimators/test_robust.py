@@ -50,8 +50,7 @@ def test_many_outliers_of_high_leverage():
     """A random half of the samples has some of them: what is far out in X is left out first."""
     X, y, _ = regression(5)
     planted = np.arange(0, 60, 4)
-    X[planted, 0] += 20.0
-    y[planted] -= 30.0
+    X[planted, 0] += 20.0  # the targets stay, so that nothing shows in them
     options = {"penalty": TrimmedL1(2), "alpha": "exact", "fit_intercept": True, "effort": "low"}
     result = solve(X, y, n_outliers=15, **options)
     np.testing.assert_array_equal(result.outliers, planted)
@@ -166,10 +165,10 @@ def test_is_the_fit_to_the_samples_kept_and_no_plain_fit_is_better(loss, alpha):
             assert result.objective <= solve(X[some], y[some], **options).objective + 1e-9
 
 
-@pytest.mark.parametrize("count", [8, 25])
-@pytest.mark.parametrize("seed", range(4))
-def test_outliers_have_the_largest_losses(count, seed):
-    X, y, _ = regression(seed)
+@pytest.mark.parametrize(("n", "count"), [(60, 8), (60, 25), (400, 180)])
+@pytest.mark.parametrize("seed", range(3))
+def test_outliers_have_the_largest_losses(n, count, seed):
+    X, y, _ = regression(seed, n)
     result = solve(X, y, penalty=TrimmedL1(2), alpha="exact", fit_intercept=True, n_outliers=count)
     squares = (y - X @ result.coef - result.intercept) ** 2
     np.testing.assert_array_equal(np.sort(np.argsort(-squares)[:count]), result.outliers)
