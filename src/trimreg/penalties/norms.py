@@ -20,6 +20,7 @@ class Norm(Protocol):
     """The partition, and the norms on its parts."""
 
     count: int  # number of parts
+    sizes: np.ndarray  # their numbers of coordinates
     q: float | None  # 2 or inf; None for single coefficients
 
     def lengths(self, theta): ...
@@ -90,6 +91,10 @@ class Singles:
 
     def __init__(self, count: int):
         self.count = count
+
+    @property
+    def sizes(self):
+        return np.ones(self.count, dtype=np.intp)
 
     def lengths(self, theta):
         return np.abs(theta)

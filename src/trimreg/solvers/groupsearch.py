@@ -20,6 +20,46 @@ from .polish import SoftSearch
 from .workingset import minimize_parts
 
 _OUTSIDE = 32  # groups outside the active set that are scored, by the length of their gradient
+_PAIRED = 8  # of these, how many are scored with every free group that they could be exchanged for
+
+
+class Blocks:
+    """Blocks of consecutive rows, of sizes that may differ: stacked for NumPy, the smaller ones filled up."""
+
+    def __init__(self, sizes):
+        self.width = int(sizes.max(initial=1))
+        start = np.cumsum(sizes) - sizes
+        column = np.arange(self.width)
+        self.real = column < sizes[:, None]
+        self.place = np.where(self.real, start[:, None] + column, 0)
+
+    def vectors(self, values):
+        return np.where(self.real, values[self.place], 0.0)
+
+    def of(self, matrix, pad, ridge=0.0):
+        """The blocks on the diagonal with a ridge (relative), filled up by ``pad`` on their own diagonal."""
+        stacked = np.where(
+            self.real[:, :, None] & self.real[:, None, :],
+            matrix[self.place[:, :, None], self.place[:, None, :]],
+            0.0,
+        )
+        diagonal = np.arange(self.width)
+        own = stacked[:, diagonal, diagonal]
+        largest = own.max(axis=1, initial=0.0, keepdims=True)
+        filled = np.where(self.real, own + ridge * np.where(largest > 0, largest, 1.0), pad)
+        stacked[:, diagonal, diagonal] = np.where(filled > 0, filled, pad)
+        return stacked
+
+    def between(self, matrix, other, which):
+        """Blocks of some of these rows and all columns of another partition."""
+        rows, cols = self.place[which], other.place
+        values = matrix[rows[:, None, :, None], cols[None, :, None, :]]
+        return np.where(self.real[which][:, None, :, None] & other.real[None, :, None, :], values, 0.0)
+
+
+def _quadratic(matrices, vectors):
+    """``v' M^-1 v`` for stacks of both."""
+    return np.einsum("...k,...k->...", vectors, np.linalg.solve(matrices, vectors[..., None])[..., 0])
 
 
 class GroupSearch(SoftSearch):
@@ -35,21 +75,44 @@ class GroupSearch(SoftSearch):
         S, P, always, O = self._parts()
         norm, levels, length = self.norm, self.levels, self.norm.lengths(self.theta)
         self._active = np.concatenate([S, P, always])
-        A = norm.coordinates(self._active)
+        A, J = norm.coordinates(self._active), norm.coordinates(O)
         unit = float(self.inner.pool.diagonal(A).max(initial=0.0)) or 1.0
-        inverse = linalg.inverse(linalg.regularized_cholesky(self._hessian(P, A) / unit)) / unit
-        end = np.cumsum(norm.sizes[self._active])
-        cost = np.empty(S.size)
-        for k, i in enumerate(S):
-            at = slice(end[k] - norm.sizes[i], end[k])
-            theta = self.theta[A[at]]
-            left = linalg.solve(linalg.regularized_cholesky(inverse[at, at] * unit), theta) * unit
-            cost[k] = max(min(0.5 * float(theta @ left), levels[i] * length[i]), 0.0)
-        entry = np.concatenate([self._entries(O, A, inverse), levels[P] * length[P]])
-        cheapest = int(np.argmin(cost)) if S.size else 0
-        gain = entry - cost[cheapest] if S.size else np.full(entry.size, -np.inf)
-        partner = np.full(entry.size, cheapest, dtype=np.int64)
-        return Exchanges(S, cost, np.concatenate([O, P]), entry, gain, partner)
+        half = linalg.inverse_factor(linalg.regularized_cholesky(self._hessian(P, A) / unit))
+        free, outside = Blocks(norm.sizes[S]), Blocks(norm.sizes[O])
+
+        inverse = half.T @ half / unit
+        curve = np.linalg.inv(free.of(inverse, pad=1.0))
+        theta = free.vectors(self.theta[A])
+        to_zero = 0.5 * np.einsum("ik,ikl,il->i", theta, curve, theta)
+        paid = levels[S] * length[S]
+        cost = np.maximum(np.minimum(to_zero, paid), 0.0)
+
+        cross = self.inner.pool.block(J, A)
+        explained = cross @ half.T / np.sqrt(unit)
+        own = self.inner.pool.block(J)
+        spare = outside.of(own - explained @ explained.T, pad=1.0, ridge=1e-9)
+        pull = -outside.vectors(self.gradient[J])
+        entry = np.maximum(0.5 * _quadratic(spare, pull), 0.0)
+
+        gain, partner = np.full(O.size, -np.inf), np.zeros(O.size, dtype=np.int64)
+        if S.size:
+            cheapest = int(np.argmin(cost))
+            gain, partner = entry - cost[cheapest], np.full(O.size, cheapest, dtype=np.int64)
+            best = np.argsort(-entry, kind="stable")[:_PAIRED]
+            link = outside.between(cross @ inverse, free, best)
+            lost = link @ curve  # how the pull of j changes with theta_i, and what of j gets unexplained
+            pulls = pull[best, None] + np.einsum("jikl,il->jik", lost, theta)
+            swap = 0.5 * _quadratic(spare[best, None] + lost @ link.swapaxes(2, 3), pulls) - to_zero
+            keep = np.where(paid < to_zero, entry[best, None] - paid, -np.inf)  # i stays, and pays
+            swap = np.maximum(swap, keep)
+            partner[best] = np.argmax(swap, axis=1)
+            gain[best] = swap.max(axis=1)
+        saved = levels[P] * length[P]  # by a penalized group that goes free, at least
+        entry = np.append(entry, saved)
+        gain = np.append(gain, saved - cost[cheapest] if S.size else np.full(P.size, -np.inf))
+        partner = np.append(partner, np.full(P.size, cheapest if S.size else 0))
+        self.scores = Exchanges(S, cost, np.concatenate([O, P]), entry, gain, partner)
+        return self.scores
 
     def _parts(self):
         levels, alive = self.levels, self.inner.alive
@@ -76,19 +139,6 @@ class GroupSearch(SoftSearch):
                 hessian[np.ix_(place[j], place[j])] += self.levels[i] * curve
         return hessian
 
-    def _entries(self, O, A, inverse):
-        entry = np.zeros(O.size)
-        for k, j in enumerate(O):
-            J = self.norm.coordinates([j])
-            own, cross = self.inner.pool.block(J), self.inner.pool.block(J, A)
-            spare = own - cross @ inverse @ cross.T
-            unit = float(np.diagonal(own).max(initial=0.0))
-            if unit > 0:
-                pull = self.gradient[J]
-                step = linalg.solve(linalg.regularized_cholesky(spare / unit), pull) / unit
-                entry[k] = 0.5 * float(pull @ step)
-        return np.maximum(entry, 0.0)
-
     def attempt(self, leave, enter) -> bool:
         """Refit with these exchanged, on the active groups alone; if F falls, settle there."""
         parts = np.concatenate([self._active, np.setdiff1d(enter, self._active)])
@@ -109,3 +159,31 @@ class GroupSearch(SoftSearch):
             return False
         self._settle(theta, np.flatnonzero(threshold == 0))
         return True
+
+
+def eliminated(model, theta, gradient, parts, count):
+    """Of these parts, the ``count`` that backward elimination on the quadratic model at theta leaves.
+
+    The model is minimized over the parts (and what is never penalized) without a penalty. Those that cost
+    least on leaving leave, half of the surplus at a time, and the rest is refitted.
+    """
+    norm, levels = model.norm, model.problem.penalty.levels(1.0)
+    always = np.flatnonzero((levels == 0) & model.alive)
+    A = norm.coordinates(np.concatenate([parts, always]))
+    hessian = model.pool.block(A)
+    unit = float(np.diagonal(hessian).max(initial=0.0)) or 1.0
+    inverse = linalg.inverse(linalg.regularized_cholesky(hessian / unit)) / unit
+    theta = inverse @ (hessian @ theta[A] - gradient[A])
+    while parts.size > count:
+        blocks = Blocks(norm.sizes[parts])
+        own = blocks.vectors(theta)
+        curve = np.linalg.inv(blocks.of(inverse, pad=1.0, ridge=1e-12))
+        cost = np.einsum("ik,ikl,il->i", own, curve, own)
+        leave = np.argsort(cost, kind="stable")[: (parts.size - count + 1) // 2]
+        gone = np.zeros(theta.size, dtype=bool)
+        gone[blocks.place[leave][blocks.real[leave]]] = True
+        link = np.linalg.solve(inverse[gone][:, gone], inverse[gone][:, ~gone]).T
+        theta = theta[~gone] - link @ theta[gone]
+        inverse = inverse[~gone][:, ~gone] - link @ inverse[gone][:, ~gone]
+        parts = np.delete(parts, leave)
+    return parts

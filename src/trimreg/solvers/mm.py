@@ -31,7 +31,7 @@ from ..penalties.base import largest_violation
 from .driver import Step
 from .exchange import descend, kick
 from .firstorder import feasible_start
-from .groupsearch import GroupSearch
+from .groupsearch import GroupSearch, eliminated
 from .homotopy import homotopy
 from .path import rising_alpha
 from .polish import SoftSearch
@@ -137,12 +137,41 @@ def _trimmed_general(inner, theta0, rng, effort):
     """Start, MM, and exchanges on the quadratic model at the local minimum that MM has found."""
     problem, penalty = inner.problem, inner.problem.penalty
     theta, weights = theta0, None
-    if theta0 is None:
+    if theta0 is None and problem.alpha >= problem.exact_threshold() and penalty.n_free > 0:
+        theta, weights = yield from _eliminated_start(inner)
+    elif theta0 is None:
         theta, _, weights = yield from _start(inner, effort)
-    if weights is not None and problem.alpha >= problem.exact_threshold():
-        theta = np.where(penalty.norm.spread(weights > 0), 0.0, theta)
     best = yield from _settled(inner, theta, weights)
     yield from improve_on_model(inner, best, rng, effort)
+
+
+def _eliminated_start(inner):
+    """``(theta, weights)`` with h free parts: those that backward elimination leaves of a weighted lasso.
+
+    Its alpha falls until it has chosen more than enough. A generator of steps.
+    """
+    problem, norm, h = inner.problem, inner.norm, inner.problem.penalty.n_free
+    levels = problem.penalty.levels(1.0)
+    regular = (levels > 0) & np.isfinite(levels) & inner.alive
+    alpha, theta, gradient = _start_alpha(inner), inner.null, inner.gradient_at_null
+    most = min(2 * h, int(np.count_nonzero(regular)), max(h, np.count_nonzero(problem.d) // 3))
+    for _ in range(6):
+        theta, gradient, loss, _ = inner.solve(theta, levels * alpha, tol=1e-2, gradient=gradient)
+        chosen = np.flatnonzero((norm.lengths(theta) > 0) & regular)
+        if chosen.size >= most:
+            break
+        alpha *= 0.6
+    weights = problem.weights(theta, gradient)
+    yield Step(theta, weights, problem.objective(theta), message="start")
+    if chosen.size <= h:
+        return np.where(norm.spread(weights > 0), 0.0, theta), weights
+    parts = np.flatnonzero((norm.lengths(theta) > 0) | ((levels == 0) & inner.alive))
+    model = GramSolver(inner, parts, theta, gradient, loss, problem.predictor(theta))
+    free = eliminated(model, theta, gradient, chosen, h)
+    kept = levels == 0
+    kept[free] = True
+    theta = np.where(norm.spread(kept), theta, 0.0)
+    return theta, weights_at(problem, theta, free)
 
 
 def settle(inner, theta, weights) -> Step:
