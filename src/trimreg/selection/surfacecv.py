@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 
@@ -196,11 +197,22 @@ class SurfaceCV(LinearEstimator):
         result, task = solve_with_task(
             X, target, sample_weight=weights, theta0=cell.coef, effort=self.effort, **final
         )
-        if cell.objective <= self.tol * self.path_.objectives.max():
-            # Classes that can be separated, say: the loss falls on for ever, and who goes on ends elsewhere.
-            result = cell
-        self._take(result, task)
+        self._take(_settled(cell, result, self.tol * self.path_.objectives.max()), task)
         self.entry_order_ = entry_over_path(features_in(self.path_.coefs[: i + 1, j], 1), self.entry_order_)
+
+
+def _settled(cell, result, least_gain):
+    """The fit of the path, or a later one that starts from it if that is lower by so much.
+
+    So the choice is a cell of the path, and it is the same after rounding where the loss has no minimum: as
+    in classes that can be separated, where who goes on ends elsewhere.
+    """
+    same = np.array_equal(cell.weights > 0, result.weights > 0) and np.array_equal(
+        cell.coef != 0, result.coef != 0
+    )
+    if same:
+        return replace(cell, swap_optimal=result.swap_optimal)
+    return result if result.objective < cell.objective - least_gain else cell
 
 
 def _rows(index, n):
