@@ -36,8 +36,7 @@ _PARAMETERS = """
         Folds in parallel, by joblib: any of its backends will do.
     verbose : int, default=0
         1 shows a progress bar.
-    random_state : int, Generator or RandomState, optional
-"""
+    random_state : int, Generator or RandomState, optional"""
 _ATTRIBUTES = """
     h_, alpha_ : int, float
         What was chosen; ``chosen_alpha_`` is the entry of ``alphas_``, which may be ``"exact"``.
@@ -55,7 +54,9 @@ _ATTRIBUTES = """
         The place of the choice in ``hs_`` and ``alphas_``.
     coef_, intercept_, support_, result_, ...
         The model of that h and alpha, fitted to all samples, as in the estimator without CV.
-"""
+    entry_order_ : ndarray of int of shape (n_features,)
+        The step at which a feature enters as h grows, for the alpha chosen; forward selection orders those
+        that enter together. 0 is never penalized, -1 not in the model."""
 
 
 class TrimmedLassoCV(RegressorMixin, SurfaceCV):
@@ -63,6 +64,7 @@ class TrimmedLassoCV(RegressorMixin, SurfaceCV):
 
     Parameters
     ----------{_PARAMETERS}
+
     Attributes
     ----------{_ATTRIBUTES}
     mse_path_ : ndarray of shape (n_hs, n_alphas, n_folds)
