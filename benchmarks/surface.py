@@ -26,11 +26,11 @@ def run(quick: bool = False) -> Section:
     X, y = np.asfortranarray(data.X), data.y
     splits = list(KFold(FOLDS, shuffle=True, random_state=0).split(X))
     warm_up(X, y)
-    warm, (folds, alphas, steps) = timed(lambda: surfaces(X, y, hs, splits), 2)
+    warm, (alphas, fits) = timed(lambda: surfaces(X, y, hs, splits), 2)
     cells = [(f, i, j) for f in range(FOLDS) for i in range(len(hs)) for j in range(len(alphas))]
     wanted = min(len(cells), 100 if quick else COLD_CELLS)
     chosen = np.random.default_rng(0).choice(len(cells), wanted, replace=False)
-    seconds, ratios = cold_fits(X, y, hs, alphas, splits, folds, steps, [cells[c] for c in chosen])
+    seconds, ratios = cold_fits(X, y, hs, alphas, splits, fits, [cells[c] for c in chosen])
     cold = np.mean(seconds) * len(cells)
     whole, model = timed(lambda: TrimmedLassoCV(hs=hs, alphas="auto", cv=splits).fit(X, y))
 
@@ -78,31 +78,31 @@ def warm_up(X, y) -> None:
 
 
 def surfaces(X, y, hs, splits):
-    """``(tasks, alphas, steps)``: what `TrimmedLassoCV` computes for its folds, with the fits kept."""
+    """``(alphas, fits)``: what `TrimmedLassoCV` computes for its folds, coefficients and intercepts kept."""
     from trimreg import TrimmedL1
     from trimreg.estimators.task import prepare
-    from trimreg.selection.folds import TotalGram
-    from trimreg.selection.path import cells, grid_for
+    from trimreg.selection.folds import Search, TotalGram, score_fold
+    from trimreg.selection.path import grid_for
 
     arguments = {
         "loss": "quadratic", "penalty": TrimmedL1(0), "alpha": 0.0, "fit_intercept": True, "standardize": True,
     }  # fmt: skip
     whole = prepare(X, y, **arguments)
-    weights = whole.problem.d
+    weights, fits = whole.problem.d, []
     hs, alphas = grid_for(whole, hs, "auto", min(len(train) for train, _ in splits))
+
+    def keep(coefs, intercepts, test):
+        fits.append((coefs.reshape(len(hs), len(alphas), -1), intercepts.reshape(len(hs), len(alphas))))
+        return np.zeros(len(intercepts))
+
     total = TotalGram.of(X, weights, center=True)
-    tasks, steps = [], []
+    search = Search(X, y, weights, arguments, hs, alphas, "medium", total, keep)
     for train, test in splits:
-        kept = np.zeros_like(weights)
-        kept[train] = weights[train]
-        task = prepare(X, y, sample_weight=kept, **arguments)
-        pool = total.pool(X, weights, test, task.problem.design)
-        tasks.append(task)
-        steps.append(cells(task, hs, alphas, effort="medium", pool=pool, verify=False)[1])
-    return tasks, alphas, steps
+        score_fold(search, train, test)
+    return alphas, fits
 
 
-def cold_fits(X, y, hs, alphas, splits, tasks, steps, chosen):
+def cold_fits(X, y, hs, alphas, splits, fits, chosen):
     """Seconds of the cold fit of each chosen cell, and objective warm / cold there."""
     from trimreg import TrimmedL1, solve
 
@@ -116,8 +116,7 @@ def cold_fits(X, y, hs, alphas, splits, tasks, steps, chosen):
         start = time.perf_counter()
         cold = solve(A, b, penalty=penalty, alpha=alpha, fit_intercept=True, standardize=True)
         seconds.append(time.perf_counter() - start)
-        coef, intercept = tasks[fold].problem.design.original_units(steps[fold][i][j].theta)
-        intercept = intercept + tasks[fold].centre
+        coef, intercept = fits[fold][0][i, j], fits[fold][1][i, j]
         bound = penalty.bind(A.shape[1])
 
         def objective(coef, intercept, A=A, b=b, alpha=alpha, bound=bound, unit=units[fold]):
