@@ -49,23 +49,24 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
         slope = gradient[active] + threshold[active] * np.sign(theta[active])
         factor = linalg.regularized_cholesky(gram[np.ix_(active, active)])
         direction = -linalg.solve(factor, slope)
-        decrease = slope @ direction
-        if not decrease < 0:
+        with np.errstate(over="ignore", invalid="ignore"):  # along what is all but flat there is no end
+            decrease = slope @ direction
+        if not -np.inf < decrease < 0:
             return
         old = theta[active]
         bound = ~free[active] & (direction * old < 0)
         crossing = bound & (old * (old + direction) < 0)
         move = np.where(crossing, -old, direction)
-        change = move @ gram[active]
-        if crossing.any():
+        with np.errstate(over="ignore", invalid="ignore"):
+            change = move @ gram[active]
             kept = np.abs(old + move) - np.abs(old)
             fall = move @ gradient[active] + 0.5 * (move @ change[active]) + threshold[active] @ kept
-            if not fall <= 0.1 * decrease:
-                ratios = np.where(bound, -old / np.where(bound, direction, 1.0), np.inf)
-                step = min(1.0, ratios.min())
-                crossing = ratios <= step
-                move = np.where(crossing, -old, step * direction)
-                change = move @ gram[active]
+        if crossing.any() and not fall <= 0.1 * decrease:
+            ratios = np.where(bound, -old / np.where(bound, direction, 1.0), np.inf)
+            step = min(1.0, ratios.min())
+            crossing = ratios <= step
+            move = np.where(crossing, -old, step * direction)
+            change = move @ gram[active]
         theta[active] = np.where(crossing, 0.0, old + move)
         gradient += change
         if not crossing.any():
@@ -134,7 +135,10 @@ class WorkingSetSolver:
         self.norm = problem.penalty.norm
         self.max_rounds = max_rounds
         self.gradient_at_zero = problem.gradient(problem.origin())
-        self.scale = float(np.max(np.abs(self.gradient_at_zero), initial=0.0)) or 1.0
+        self.scale = float(np.max(np.abs(self.gradient_at_zero), initial=0.0))
+        slope = self._slope(problem.origin())
+        if self.scale <= 2 * _FINEST * slope:  # nothing but rounding: it sets no goal
+            self.scale = slope or 1.0
         self.tol = max(tol, _FINEST)
         self.goal = self.scale * self.tol
         norms = problem.design.column_norms(problem.d)
@@ -147,17 +151,27 @@ class WorkingSetSolver:
         else:
             self._fit_null(tol)
 
+    def _slope(self, eta):
+        """The length of the slopes of the losses there: no gradient of a column of norm one is larger."""
+        problem, live = self.problem, self.problem.d > 0
+        slope = problem.loss.gradient(eta, problem.y, problem.d)[live]
+        return float(np.sqrt(np.sum(slope.T**2 / problem.d[live])))
+
     def _fit_null(self, tol):
         """Only what is never penalized, the intercept above all: gradients at 0 say little without it."""
         levels = self.problem.penalty.levels(1.0)
         if not ((levels == 0) & self.alive).any():
             return
         alone = np.where(levels == 0, 0.0, np.inf)
-        self.null, self.gradient_at_null, *_ = self.solve(self.null, alone, tol=1e-2 * tol)
+        self.null, *_ = self.solve(self.null, alone, tol=1e-2 * tol)
+        # The gradient at 0 may be larger by orders, in the units of y: what counts is the slope at the null.
+        slope = self._slope(self.problem.predictor(self.null))
+        finer = 1e-2 * self.tol * slope / self.scale
+        self.null, self.gradient_at_null, *_ = self.solve(self.null, alone, tol=finer)
         penalized = self.norm.spread((levels > 0) & np.isfinite(levels))
         largest = float(np.max(np.abs(self.gradient_at_null[penalized]), initial=0.0))
         # A null model that fits perfectly leaves what its own tolerance left: no goal is set by it.
-        if largest > self.tol * self.scale:
+        if largest > self.tol * min(slope, self.scale):
             self.scale = largest
             self.goal = self.scale * self.tol
 
