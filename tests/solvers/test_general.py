@@ -299,6 +299,15 @@ def test_huber_beyond_its_bend():
         assert moved >= value - 2e-3  # the bend is that wide
 
 
+def test_nothing_to_explain_and_excluded_groups():
+    """No gradient at 0, so that a start is sought at alpha = 0, with a threshold that is infinite."""
+    X, y = data("poisson")
+    penalty = TrimmedL1(1, [1.0, np.inf, 1.0, 1.0], groups=np.arange(P) // 3)
+    result = solve(X, np.ones_like(y), loss="poisson", penalty=penalty, alpha="exact", fit_intercept=True)
+    assert result.converged
+    np.testing.assert_array_equal(result.coef, np.zeros(P))
+
+
 def test_first_order_steps_grow_where_the_loss_is_flatter():
     """At 0 the curvature of the Gamma loss is that of the largest target; elsewhere it is far less."""
     X, y = data("gamma")

@@ -10,7 +10,7 @@ from trimreg.designs import as_design
 from trimreg.losses import Logistic, Quadratic
 from trimreg.solvers import Problem
 from trimreg.solvers.exchange import descend, kick
-from trimreg.solvers.groupsearch import GroupSearch
+from trimreg.solvers.groupsearch import GroupSearch, _quadratic
 from trimreg.solvers.workingset import GramSolver, WorkingSetSolver
 
 P, SIZE = 18, 3
@@ -159,6 +159,35 @@ def test_an_empty_active_set():
     assert scores.free.size == 0
     assert not np.isfinite(scores.gain).any()
     assert list(descend(search)) == []
+
+
+def test_copies_of_columns_that_are_active():
+    """Nothing is left of them to enter with: their blocks are singular, and their scores are numbers."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 9))
+    X[:, 3:6], X[:, 6] = X[:, :3], X[:, 7]
+    y, d = X[:, 0] + X[:, 7] + 0.1 * rng.standard_normal(50), np.full(50, 0.02)
+    penalty = TrimmedL1(1, groups=np.arange(9) // 3).bind(9)
+    problem, _ = Problem(as_design(X, d), Quadratic(), y, d, penalty, 1e6).normalized()
+    inner = WorkingSetSolver(problem, 1e-10)
+    theta, gradient, loss, _ = inner.solve(np.zeros(9), np.array([0.0, np.inf, np.inf]))
+    search = GroupSearch(
+        GramSolver(inner, np.arange(3), theta, gradient, loss), theta, np.array([0]), gradient
+    )
+    scores = search.exchanges()
+    assert np.isfinite(scores.entry).all()
+    assert np.isfinite(scores.gain).all()
+    for _ in descend(search):
+        pass
+    assert search.objective <= 0.5 * np.mean(y**2)
+
+
+@pytest.mark.parametrize("matrix", [np.zeros((2, 2)), np.ones((2, 2))])
+def test_singular_blocks_are_solved_on_what_is_left_of_them(matrix):
+    """The stack has one that is regular, which a singular one must not spoil."""
+    vectors = np.ones((2, 2))
+    found = _quadratic(np.stack([matrix, np.diag([2.0, 4.0])]), vectors)
+    np.testing.assert_allclose(found, [0.0 if not matrix.any() else 1.0, 0.75])
 
 
 def test_scores_of_another_loss_are_of_its_quadratic_model():

@@ -58,8 +58,12 @@ class Blocks:
 
 
 def _quadratic(matrices, vectors):
-    """``v' M^-1 v`` for stacks of both."""
-    return np.einsum("...k,...k->...", vectors, np.linalg.solve(matrices, vectors[..., None])[..., 0])
+    """``v' M^-1 v`` for stacks of both; where all of a column is explained by others M may be singular."""
+    try:
+        solved = np.linalg.solve(matrices, vectors[..., None])
+    except np.linalg.LinAlgError:
+        solved = np.linalg.pinv(matrices, hermitian=True) @ vectors[..., None]
+    return np.einsum("...k,...k->...", vectors, solved[..., 0])
 
 
 class GroupSearch(SoftSearch):

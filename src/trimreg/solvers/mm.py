@@ -156,7 +156,8 @@ def _eliminated_start(inner):
     alpha, theta, gradient = _start_alpha(inner), inner.null, inner.gradient_at_null
     most = min(2 * h, int(np.count_nonzero(regular)), max(h, np.count_nonzero(problem.d) // 3))
     for _ in range(6):
-        theta, gradient, loss, _ = inner.solve(theta, levels * alpha, tol=1e-2, gradient=gradient)
+        threshold = problem.penalty.levels(alpha)  # not levels * alpha: both inf and 0 may occur
+        theta, gradient, loss, _ = inner.solve(theta, threshold, tol=1e-2, gradient=gradient)
         chosen = np.flatnonzero((norm.lengths(theta) > 0) & regular)
         if chosen.size >= most:
             break
