@@ -76,6 +76,11 @@ class GramBlock:
         return self.gram[W]
 
 
+def _first(score):
+    """The few of largest score, in no order."""
+    return np.argpartition(-score, min(_BATCH, score.size) - 1)[:_BATCH]
+
+
 class SubsetSearch:
     """A free set, the least-squares fit on it, and the moves that improve it.
 
@@ -132,9 +137,19 @@ class SubsetSearch:
             best = int(np.argmax(entry))
             # A column that is nearly explained would leave its rounding behind: the rest is rebuilt then.
             if entry[best] > self._negligible() and self.spare[best] > 1e-3:
-                likely = np.argpartition(-entry, min(_BATCH, entry.size) - 1)[:_BATCH]
-                self._enter(best, likely)
+                self._enter(best, entry)
         self._fill()
+
+    def swap_best(self) -> bool:
+        """Make the best single swap, if one lowers the objective: the scores are exact, so no other would."""
+        if self.free.size == 0:
+            return False
+        gain, partner = self._scores()
+        best = int(np.argmax(gain))
+        if not gain[best] > self._negligible():
+            return False
+        self._likely = _first(gain)
+        return self.attempt(self.free[partner[best] : partner[best] + 1], np.array([best]))
 
     def adopt(self, other: SubsetSearch) -> None:
         """Move to the free set of another search of the same problem."""
@@ -229,21 +244,27 @@ class SubsetSearch:
     def exchanges(self) -> Exchanges:
         """Every candidate with what it gains on entering, alone and in its best single swap."""
         h = self.free.size
+        gain, partner = self._scores()
+        loss_on_leaving = self.theta[:h] ** 2 / (2.0 * np.diagonal(self.inverse)[:h])
+        every = np.arange(self.target.size)
+        self._likely = _first(gain)
+        return Exchanges(self.free, loss_on_leaving, every, self._entries(), gain, partner)
+
+    def _scores(self):
+        """The gain of every column in its best single swap, and the position of whom it is swapped for."""
+        h = self.free.size
         gain = np.empty(self.target.size)
         partner = np.empty(self.target.size, dtype=np.int64)
-        diagonal = np.ascontiguousarray(np.diagonal(self.inverse)[:h])
-        if h:
-            no_penalty_is_enough = np.full(h, np.inf)
-            best_swaps(
-                self.link, self.correlation, self.spare, self.theta[:h], diagonal,
-                no_penalty_is_enough, gain, partner,
-            )  # fmt: skip
-        else:
+        if h == 0:
             gain.fill(-np.inf)
-        loss_on_leaving = self.theta[:h] ** 2 / (2.0 * diagonal)
-        every = np.arange(self.target.size)
-        self._likely = np.argpartition(-gain, min(_BATCH, gain.size) - 1)[:_BATCH]
-        return Exchanges(self.free, loss_on_leaving, every, self._entries(), gain, partner)
+            return gain, partner
+        diagonal = np.ascontiguousarray(np.diagonal(self.inverse)[:h])
+        no_penalty_is_enough = np.full(h, np.inf)
+        best_swaps(
+            self.link, self.correlation, self.spare, self.theta[:h], diagonal, no_penalty_is_enough, gain,
+            partner,
+        )  # fmt: skip
+        return gain, partner
 
     def attempt(self, leave, enter) -> bool:
         """Exchange these, if the refitted objective falls."""
@@ -297,11 +318,11 @@ class SubsetSearch:
         self._close()
         self.explained = fit[2]
 
-    def _enter(self, enter, likely):
-        """One more column, by the second half of the update of a swap."""
+    def _enter(self, enter, entry):
+        """One more column, by the second half of the update of a swap; ``entry`` says who may come next."""
         at, count = self.free.size, self.A.size
         entering, size, c_new = self.link[enter].copy(), self.spare[enter], self.correlation[enter]
-        column = self.columns.rows(np.array([enter]), likely)[0]
+        column = self.columns.rows(np.array([enter]), _first(entry))[0]
         new = (column - entering @ self.columns.rows(self.A)) / size if count else column / size
         column = np.append(-entering, 1.0) / size
         grown = np.zeros((count + 1, count + 1))

@@ -91,7 +91,7 @@ class Cell:
 
     theta: np.ndarray
     free: np.ndarray
-    gradient: np.ndarray
+    gradient: np.ndarray | None
     objective: float
     candidates: np.ndarray  # who would gain most by being free, best first
 
@@ -162,7 +162,7 @@ class _LeastSquares:
         solver = self._solver(h, alpha)
         start = min((_rough(solver, start) for start in _distinct(starts)), key=lambda rough: rough[0])[1]
         while True:
-            cell = _improved(SoftSearch(solver, *start), splices=(4, 2))
+            cell = self._improved(SoftSearch(solver, *start), splices=(4, 2))
             outside = self._violators(cell, solver)
             if outside.size == 0:
                 return cell
@@ -177,14 +177,23 @@ class _LeastSquares:
             if rough < cell.objective * (1 + 1e-4):
                 search = SoftSearch(solver, *start)
                 if search.objective < cell.objective * (1 - _BETTER):
-                    cell = _improved(search, splices=())
+                    cell = self._improved(search, splices=())
         return cell
+
+    def _improved(self, search, splices) -> Cell:
+        for _ in descend(search, splices=splices, trials=4):
+            pass
+        scores = search.scores  # of the last round of exchanges, which found none
+        candidates = scores.candidates[np.argsort(-scores.entry, kind="stable")]
+        # A Gram matrix that may get more columns does not know the gradient of those: it is made anew then.
+        gradient = search.gradient if self.complete else None
+        return Cell(search.theta, search.free, gradient, search.objective, candidates)
 
     def _from_homotopy(self, h, alpha):
         solver = self._solver(h, alpha)
         for theta, gradient, *_ in homotopy(solver):  # noqa: B007 - the last is used
             pass
-        return theta, solver.problem.free_set(theta, gradient), gradient
+        return theta, solver.problem.free_set(theta, gradient), gradient if self.complete else None
 
     def _step(self, cell, h, alpha):
         step = Step(cell.theta, self._weights(cell.free, h), cell.objective, converged=True)
@@ -240,7 +249,7 @@ class _LeastSquares:
         search = SubsetSearch(first, np.empty(0, dtype=np.intp))
         for h in hs:
             search.grow(h)
-            for _ in descend(search, splices=(), trials=1):  # the scores of swaps are exact
+            while search.swap_best():
                 pass
             theta, free = search.solution()
             tell()
@@ -256,14 +265,6 @@ def _rough(solver, start):
     threshold[free] = 0.0
     theta, gradient, loss, _ = solver.solve(theta, threshold, tol=_ROUGH, gradient=gradient)
     return loss + penalty.value(theta, alpha), (theta, free, gradient)
-
-
-def _improved(search, splices) -> Cell:
-    for _ in descend(search, splices=splices, trials=4):
-        pass
-    scores = search.scores  # of the last round of exchanges, which found none
-    candidates = scores.candidates[np.argsort(-scores.entry, kind="stable")]
-    return Cell(search.theta, search.free, search.gradient, search.objective, candidates)
 
 
 def _distinct(starts, known=None):
