@@ -299,6 +299,16 @@ def test_huber_beyond_its_bend():
         assert moved >= value - 2e-3  # the bend is that wide
 
 
+def test_an_event_that_says_nothing():
+    """The only event is the last time: the partial likelihood is constant, and rounding is no direction."""
+    rng = np.random.default_rng(1)
+    X, weight = rng.standard_normal((21, 11)), rng.random(21)
+    y = np.column_stack([np.arange(21.0), np.arange(21) == 20]) * 1.0
+    result = solve(X, y, loss="cox", penalty=TrimmedL1(4), alpha=1e-3, sample_weight=weight)
+    assert result.converged
+    np.testing.assert_array_equal(result.coef, np.zeros(11))
+
+
 def test_nothing_to_explain_and_excluded_groups():
     """No gradient at 0, so that a start is sought at alpha = 0, with a threshold that is infinite."""
     X, y = data("poisson")

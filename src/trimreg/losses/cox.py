@@ -103,7 +103,10 @@ class Cox(Loss):
     def gradient(self, eta, y, d):
         t = self._terms(eta, y, d)
         slope = np.exp(t.log_weight + t.log_hazard())
-        slope[t.dead] -= t.weight[t.dead]
+        weight = t.weight[t.dead]
+        rest = slope[t.dead] - weight
+        # An event that nobody else was at risk for has slope 0, which rounding must not make a direction.
+        slope[t.dead] = np.where(np.abs(rest) <= 1e-14 * weight, 0.0, rest)
         return t.unsorted(slope)
 
     def curvature(self, eta, y, d):
