@@ -178,3 +178,25 @@ def test_the_picture_of_slope_is_drawn_and_its_table_is_that_of_the_page(tmp_pat
     for row, line in zip(rows, said.splitlines()[1:4], strict=True):  # one draw is the data set of the page
         name, found, false, kept, error = row.strip("| ").split(" | ")[:5]
         assert differences(f"{name} {float(found):.0f} {float(false):.0f} {kept} {error}", line) == []
+
+
+def test_the_pictures_of_the_choice_are_drawn(tmp_path):
+    from trimreg import StabilitySelection, TrimmedLassoCV
+    from trimreg.datasets import make_ar1
+
+    script = runpy.run_path(str(ROOT / "docs" / "guide" / "pictures" / "choosing.py"))
+    data = make_ar1(n_samples=40, n_features=5, n_nonzero=2, rho=0.3, snr=5, random_state=0)
+    fits = {  # what the page defines, of small data
+        "model": TrimmedLassoCV(hs=range(4), cv=3).fit(data.X, data.y),
+        "sparse": TrimmedLassoCV(hs=range(4), cv=3, rule="1se").fit(data.X, data.y),
+        "surface": TrimmedLassoCV(hs=range(4), alphas=["exact", 1.0, 0.1], cv=3).fit(data.X, data.y),
+        "stable": StabilitySelection(hs=[1, 2, 3], n_pairs=5).fit(data.X, data.y),
+        "names": list("abcde"),
+    }
+    text = (ROOT / "docs" / "guide" / "choosing.md").read_text(encoding="utf-8")
+    assert all(f"\n{name} = " in text or f"{name} = diabetes_interactions()" in text for name in fits)
+    script["main"].__globals__["page_names"] = lambda: fits
+    script["main"](tmp_path)
+    drawn = sorted(path.name for path in tmp_path.iterdir())
+    assert drawn == ["choosing.png", "choosing_stability.png", "choosing_surface.png"]
+    assert all(path.stat().st_size > 5_000 for path in tmp_path.iterdir())

@@ -159,7 +159,9 @@ def test_scores_are_those_of_fits_to_the_training_rows(make, loss):
     found = score_fold(make_search(X, y, loss), train, test)
     expected = scores_by_hand(X, y, train, test, loss)
     assert found.shape == (4, 4)
-    assert np.mean(np.abs(found - expected) < 1e-4 * np.abs(expected)) >= 0.9
+    close = np.abs(found - expected) < 1e-4 * np.abs(expected)
+    assert close[:, 1:].all()
+    assert close[:, 0].mean() >= 0.5  # searches for a best subset may end at different ones
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

@@ -156,6 +156,8 @@ def test_columns_outside_the_gram_matrix(make, monkeypatch, seed):
     )
     path = trimmed_path(X, y, hs, alphas)
     assert max(sizes) < 700
+    assert len(sizes) > 1  # columns that the penalty does not hold were taken in
+    assert sizes == sorted(sizes)
     assert_certified(X, y, path)
     assert np.mean(path.objectives <= 1.001 * whole.objectives) >= 0.75
     assert np.all(path.objectives <= 1.1 * whole.objectives)
@@ -261,6 +263,21 @@ def test_results_repeat_to_the_bit(make):
     X, y = make("poisson", n=40, p=6)
     first, second = (trimmed_path(X, y, [0, 1, 3], ["exact", 0.1], loss="poisson") for _ in range(2))
     np.testing.assert_array_equal(first.coefs, second.coefs)
+
+
+def test_an_exact_cell_that_was_cut_short_is_finished(make, monkeypatch):
+    from dataclasses import replace
+
+    from trimreg.selection import path as room
+
+    def careless(*given, **options):
+        steps = module.surface(*given, **options)
+        return [[replace(step, theta=step.theta + 0.01) for step in row] for row in steps]
+
+    monkeypatch.setattr(room, "surface", careless)
+    X, y = make()
+    path = trimmed_path(X, y, [0, 1, 3], ["exact", 0.1])
+    np.testing.assert_array_equal(path.n_nonzero, [[0, 12], [1, 12], [3, 12]])
 
 
 def test_a_mapped_path_has_arrays_of_its_results(make):

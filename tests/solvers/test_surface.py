@@ -1,5 +1,7 @@
 """The surface in the solver's coordinates: every cell, its neighbours, Gram matrices from outside."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
@@ -92,8 +94,25 @@ def test_neighbours_help_where_the_way_up_ends_elsewhere(make_problem, seed):
     assert np.all(np.diff(objectives, axis=1) <= 1e-9)
 
 
+def test_the_sweep_back_lowers_some_cells_and_raises_none(make_problem, monkeypatch):
+    problems = [make_problem(TrimmedL1(0), 1.0, n=25, p=30, seed=seed) for seed in range(8)]
+    hs, alphas = range(1, 8), [0.3, 0.1, 0.03, 0.01]
+
+    def objectives():
+        every = [surface(problem, hs, alphas, effort="low") for problem in problems]
+        return np.array([[[step.objective for step in row] for row in steps] for steps in every])
+
+    swept = objectives()
+    monkeypatch.setattr(module._LeastSquares, "_rival", lambda self, cell, *_: cell)
+    one_way = objectives()
+    assert np.all(swept <= one_way * (1 + 1e-9))
+    assert np.any(swept < one_way * (1 - 1e-4))
+
+
 def test_starts_for_other_sizes():
-    cell = Cell(np.array([3.0, 0.0, -5.0, 1.0]), np.array([0, 2, 3]), None, 1.0, np.array([1, 4]))
+    known = {"theta": [3.0, 0.0, -5.0, 1.0], "free": [0, 2, 3], "candidates": [1, 4]}
+    unused = {field.name: None for field in fields(Cell)}
+    cell = Cell(**unused | {name: np.array(value) for name, value in known.items()})
     assert cell.grown(4)[1].tolist() == [0, 2, 3, 1]
     assert cell.grown(3)[1].tolist() == [0, 2, 3]
     assert cell.shrunk(2)[1].tolist() == [2, 0]
