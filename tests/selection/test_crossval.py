@@ -1,6 +1,7 @@
 """Estimators that choose h and alpha: the choice by hand, every kind of fold, scikit-learn's own checks."""
 
 import inspect
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -19,11 +20,12 @@ from trimreg import (
     TrimmedLogisticRegression,
     TrimmedLogisticRegressionCV,
     TrimmedPoissonRegressor,
+    trimmed_path,
 )
 from trimreg.losses import Poisson
 from trimreg.selection import auto_hs, choose, criterion_value
 from trimreg.selection import surfacecv as module
-from trimreg.selection.surfacecv import entry_over_path
+from trimreg.selection.surfacecv import _settled, entry_over_path
 
 HS, ALPHAS = [0, 1, 2, 3, 5], ["exact", 0.3, 0.05]
 MODELS = [TrimmedLassoCV, TrimmedLogisticRegressionCV, MEstimatorCV]
@@ -405,6 +407,18 @@ def test_classes_that_can_be_separated(make):
     assert model.score(X, y) == 1.0
     i, j = model.best_index_
     np.testing.assert_array_equal(model.coef_[0], model.coef_path_[i, j])
+
+
+def test_a_later_fit_counts_if_it_is_other_and_lower(make):
+    X, y = make(n=60, p=6)
+    path = trimmed_path(X, y, [1, 2], ["exact"])
+    one, two = path.results[0][0], path.results[1][0]  # different features, the second fits better
+    assert _settled(one, two, 1e-9) is two
+    assert _settled(one, two, 10.0) is one
+    assert _settled(two, one, 1e-9) is two
+    again = replace(one, coef=1.5 * one.coef, objective=0.0, swap_optimal=True)  # the same ones
+    np.testing.assert_array_equal(_settled(one, again, 1e-9).coef, one.coef)
+    assert _settled(one, again, 1e-9).swap_optimal
 
 
 def test_progress_is_told_where_there_is_no_terminal(make, capsys):
