@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trimreg.solvers.kernels import best_swaps, coordinate_descent
+from trimreg.solvers.kernels import add_rows, best_swaps, coordinate_descent
 
 
 @pytest.mark.parametrize("level", [0.3, np.inf])
@@ -54,3 +54,13 @@ def test_coordinate_descent_ends_where_no_coordinate_can_move(positive):
         assert (theta < 0).any()
     assert theta[5] == theta[6] == 0
     assert not positive or (theta >= 0).all()
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 8, 11])
+def test_rows_are_added_up_as_numpy_does(count):
+    rng = np.random.default_rng(count)
+    matrix, total = rng.standard_normal((12, 7)), rng.standard_normal(7)
+    rows, coefficient = rng.permutation(12)[:count], rng.standard_normal(count)
+    expected = total + coefficient @ matrix[rows]
+    add_rows(matrix, rows, coefficient, total)
+    np.testing.assert_allclose(total, expected, rtol=1e-13, atol=1e-14)

@@ -14,11 +14,13 @@ from ..penalties import count_from
 def auto_hs(n, p, *, max_h=None, dense_up_to=10, growth=1.25):
     r"""Sizes to try: 0, 1, 2, ... one by one at first, then by a factor, up to
 
-    .. math:: \min\Bigl(p,\ n - 2,\ \frac{n}{\log(\log n) \log p}\Bigr),
+    .. math:: \min\Bigl(p,\ n - 2,\
+              \max\Bigl(\frac{n}{\log(\log n) \log p},\ \min(30, n / 3)\Bigr)\Bigr),
 
-    and 1 at least. Beyond about that size the features of the best subset can no longer be told from
-    those that fit by chance. Each logarithm counts as 1 at least. n - 2 leaves, beside the intercept, one
-    degree of freedom for the noise.
+    and 1 at least. Beyond about the first of the two sizes the features of the best subset can no longer be
+    told from those that fit by chance; for few samples it is so small that it would decide in the place of
+    the data, hence the second. Each logarithm counts as 1 at least. n - 2 leaves, beside the intercept, one degree
+    of freedom for the noise.
 
     Parameters
     ----------
@@ -39,13 +41,13 @@ def auto_hs(n, p, *, max_h=None, dense_up_to=10, growth=1.25):
     References
     ----------
     Zhu, Wen, Zhu, Zhang and Wang, A polynomial algorithm for best-subset selection problem, PNAS 117 (2020),
-    for the largest size; abess uses it too.
+    for the first size; abess uses it.
 
     Examples
     --------
     >>> from trimreg.selection import auto_hs
     >>> auto_hs(n=200, p=1000)
-    array([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 12, 15, 17])
+    array([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 12, 15, 18, 22, 27, 30])
     """
     check.check_number("n", n, 1, integral=True)
     check.check_number("p", p, 1, integral=True)
@@ -53,7 +55,7 @@ def auto_hs(n, p, *, max_h=None, dense_up_to=10, growth=1.25):
     check.check_number("growth", growth, 1.0, strict=True)
     if max_h is None:
         logs = max(math.log(max(math.log(n), 1.0)), 1.0) * max(math.log(p), 1.0)
-        last = min(int(p), max(1, min(int(n) - 2, int(n / logs))))
+        last = min(int(p), max(1, min(int(n) - 2, max(int(n / logs), min(30, int(n) // 3)))))
     else:
         last = int(check.check_number("max_h", max_h, 0, integral=True))
         if last > p:

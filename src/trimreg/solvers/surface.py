@@ -20,7 +20,7 @@ import numpy as np
 
 from ..penalties.base import largest_violation
 from .driver import Step
-from .exchange import descend
+from .exchange import descend, kick
 from .homotopy import homotopy
 from .mm import EFFORTS, improve_on_model, settle, weights_at
 from .polish import SoftSearch
@@ -28,9 +28,10 @@ from .subset import SubsetSearch
 from .workingset import GramSolver, WorkingSetSolver
 
 _ALL_COLUMNS = 3000  # up to this many columns the whole Gram matrix is formed
+_KICKS = 1  # out of the basin of a best subset that is a rival at the largest alpha
 _BETTER = 1e-7  # relative fall of F for which a rival is taken
-_ROUGH = 1e-3  # tolerance at which rivals are compared; what F still falls by is of second order
-_HOMOTOPIES = 1  # cells in a row for which the homotopy is a rival
+_ROUGH = 1e-2  # tolerance at which rivals are compared; what F still falls by is of second order
+_HOMOTOPY_ROWS = 3  # in one row of so many, the homotopy is a rival at one cell
 
 
 def surface(
@@ -91,22 +92,23 @@ class Cell:
 
     theta: np.ndarray
     free: np.ndarray
-    gradient: np.ndarray | None
+    gradient: np.ndarray
+    gram: GramSolver  # that the gradient is of
     objective: float
     candidates: np.ndarray  # who would gain most by being free, best first
 
     def start(self):
-        return self.theta, self.free, self.gradient
+        return self.theta, self.free, self
 
     def grown(self, h):
         """A start for a larger h: the free set and the best candidates."""
         more = self.candidates[: max(h - self.free.size, 0)]
-        return self.theta, np.concatenate([self.free, more]), self.gradient
+        return self.theta, np.concatenate([self.free, more]), self
 
     def shrunk(self, h):
         """A start for a smaller h: the largest of the free coordinates."""
         order = np.argsort(-np.abs(self.theta[self.free]), kind="stable")
-        return self.theta, self.free[order[:h]], self.gradient
+        return self.theta, self.free[order[:h]], self
 
 
 class _LeastSquares:
@@ -121,6 +123,11 @@ class _LeastSquares:
         self.origin_loss = problem.loss_value(problem.origin())
         self.gram = None
 
+    def _require(self, columns):
+        """More columns of the Gram matrix, if they are not in it."""
+        if not self.complete and np.any(~np.isin(columns, self.gram.columns)):
+            self._columns(np.union1d(self.gram.columns, columns))
+
     def _columns(self, columns):
         """Take these columns into the Gram matrix."""
         zero = np.zeros(self.inner.problem.n_features)
@@ -132,16 +139,20 @@ class _LeastSquares:
         """``steps[j][i]`` for rising alphas."""
         self._columns(self.usable if self.complete else self._screened(max(hs), alphas[0]))
         nothing = np.zeros(self.inner.problem.n_features), np.empty(0, dtype=np.intp), None
+        subsets = self._best_subsets(hs) if self.effort != "low" else {}
         cells = {}
-        every = 1 if self.effort == "high" else max(1, len(hs) // _HOMOTOPIES)
         for j, alpha in enumerate(alphas):
             for i, h in enumerate(hs):
                 starts = [nothing] if i == 0 and j == 0 else []
                 starts += [cells[i - 1, j].grown(h)] if i else []
                 starts += [cells[i, j - 1].start()] if j else []
-                if h and self.effort != "low" and (i + j) % every == every // 2:
+                if h and self._homotopy_at(i, j, len(hs)):
                     starts.append(self._from_homotopy(h, alpha))
-                cells[i, j] = self._solve(h, alpha, starts)
+                if j == len(alphas) - 1 and h in subsets:
+                    starts.append(subsets[h])
+                # What no exchange improved at the last alpha is not looked at again in every second row.
+                known = cells[i, j - 1] if j % 2 else None
+                cells[i, j] = self._solve(h, alpha, starts, known)
                 tell()
         for j in reversed(range(len(alphas))):
             for i in reversed(range(len(hs))):
@@ -157,16 +168,23 @@ class _LeastSquares:
         other.problem = self.inner.problem.at(alpha).freeing(h)
         return other
 
-    def _solve(self, h, alpha, starts) -> Cell:
-        """The lowest of the starts, ``(theta, free, gradient)`` each, improved by exchanges."""
+    def _homotopy_at(self, i, j, count):
+        if self.effort == "medium":
+            return j % _HOMOTOPY_ROWS == 0 and i == (j + count // 2) % count
+        return self.effort == "high"
+
+    def _solve(self, h, alpha, starts, known) -> Cell:
+        """The lowest of the starts, ``(theta, free, cell that it is of)`` each, improved by exchanges."""
+        for theta, *_ in starts:  # a best subset may have a column that is not in the matrix
+            self._require(np.flatnonzero(theta))
         solver = self._solver(h, alpha)
         start = min((_rough(solver, start) for start in _distinct(starts)), key=lambda rough: rough[0])[1]
         while True:
-            cell = self._improved(SoftSearch(solver, *start), splices=(4, 2))
+            cell = self._improved(SoftSearch(solver, *start), (4, 2), known)
             outside = self._violators(cell, solver)
             if outside.size == 0:
                 return cell
-            self._columns(np.union1d(self.gram.columns, outside))
+            self._require(outside)
             solver, start = self._solver(h, alpha), (cell.theta, cell.free)
 
     def _rival(self, cell, h, alpha, starts) -> Cell:
@@ -177,23 +195,35 @@ class _LeastSquares:
             if rough < cell.objective * (1 + 1e-4):
                 search = SoftSearch(solver, *start)
                 if search.objective < cell.objective * (1 - _BETTER):
-                    cell = self._improved(search, splices=())
+                    cell = self._improved(search, ())
         return cell
 
-    def _improved(self, search, splices) -> Cell:
-        for _ in descend(search, splices=splices, trials=4):
-            pass
-        scores = search.scores  # of the last round of exchanges, which found none
-        candidates = scores.candidates[np.argsort(-scores.entry, kind="stable")]
-        # A Gram matrix that may get more columns does not know the gradient of those: it is made anew then.
-        gradient = search.gradient if self.complete else None
-        return Cell(search.theta, search.free, gradient, search.objective, candidates)
+    def _improved(self, search, splices, known=None) -> Cell:
+        """The cell that exchanges lead to; none are tried for the free set of a known one."""
+        if known is not None and np.array_equal(np.sort(search.free), np.sort(known.free)):
+            candidates = known.candidates
+        else:
+            for _ in descend(search, splices=splices, trials=4):
+                pass
+            scores = search.scores  # of the last round of exchanges, which found none
+            candidates = scores.candidates[np.argsort(-scores.entry, kind="stable")]
+        return Cell(search.theta, search.free, search.gradient, self.gram, search.objective, candidates)
+
+    def _best_subsets(self, hs):
+        """Best subsets, as starts: where alpha is large they are the solution, free set and all."""
+        alpha = self.inner.problem.exact_threshold() * (1 + 1e-6) or 1.0
+        rng, starts = np.random.default_rng(0), {}
+        for h, search in self._grown(hs, alpha):
+            for _ in range(_KICKS if h > 1 else 0):
+                kick(search, rng, 3)
+            starts[h] = (*search.solution(), None)
+        return starts
 
     def _from_homotopy(self, h, alpha):
         solver = self._solver(h, alpha)
         for theta, gradient, *_ in homotopy(solver):  # noqa: B007 - the last is used
             pass
-        return theta, solver.problem.free_set(theta, gradient), gradient if self.complete else None
+        return theta, solver.problem.free_set(theta, gradient), None
 
     def _step(self, cell, h, alpha):
         step = Step(cell.theta, self._weights(cell.free, h), cell.objective, converged=True)
@@ -240,10 +270,8 @@ class _LeastSquares:
         outside = np.setdiff1d(self.usable, self.gram.columns, assume_unique=True)
         return outside[np.abs(gradient[outside]) > levels[outside] + self.inner.goal]
 
-    # -- rows of best subsets ----------------------------------------------------------------------------
-
-    def subsets(self, hs, alpha, tell):
-        """Best subsets of rising size, each grown from the last by the best entry, then swapped."""
+    def _grown(self, hs, alpha):
+        """``(h, search)`` for rising h, each grown from the last."""
         first = copy.copy(self.inner)
         first.problem = self.inner.problem.at(alpha).freeing(hs[0])
         search = SubsetSearch(first, np.empty(0, dtype=np.intp))
@@ -251,6 +279,13 @@ class _LeastSquares:
             search.grow(h)
             while search.swap_best():
                 pass
+            yield h, search
+
+    # -- rows of best subsets ----------------------------------------------------------------------------
+
+    def subsets(self, hs, alpha, tell):
+        """Best subsets of rising size, each grown from the last by the best entry, then swapped."""
+        for h, search in self._grown(hs, alpha):
             theta, free = search.solution()
             tell()
             step = Step(theta, self._weights(free, h), search.objective, converged=True)
@@ -259,7 +294,9 @@ class _LeastSquares:
 
 def _rough(solver, start):
     """F for the free set of a start, roughly, and the start moved there."""
-    theta, free, gradient = start
+    theta, free, cell = start
+    # A Gram matrix that got more columns since does not know their gradient: it is made anew.
+    gradient = cell.gradient if cell is not None and cell.gram.columns is solver.columns else None
     penalty, alpha = solver.problem.penalty, solver.problem.alpha
     threshold = penalty.levels(alpha)
     threshold[free] = 0.0

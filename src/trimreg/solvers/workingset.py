@@ -391,8 +391,9 @@ class GramSolver:
             aim = max(0.3 * goal, 1e-3 * worst)
             minimize_block(block, slope, local, threshold[W], held[W], aim)
             moved = local - theta[W]
-            if not moved.any():
+            changed = np.flatnonzero(moved)
+            if changed.size == 0:
                 return False
-            add_rows(self._gram, W, moved, gradient)
+            add_rows(self._gram, W[changed], moved[changed], gradient)
             theta[W] = local
         return False
