@@ -30,11 +30,13 @@ def test_auto_hs_rises_from_0_in_steps_that_are_small_enough(n, p, growth, dense
 @pytest.mark.parametrize(
     ("n", "p", "last"),
     [
-        (200, 1000, int(200 / (math.log(math.log(200)) * math.log(1000)))),
+        (200, 1000, 30),
+        (2000, 1000, int(2000 / (math.log(math.log(2000)) * math.log(1000)))),
         (1000, 8, 8),
         (10**6, 10**5, int(10**6 / (math.log(math.log(10**6)) * math.log(10**5)))),
         (16, 3, 3),
-        (10, 100, int(10 / math.log(100))),  # log log 10 < 1 counts as 1
+        (10, 100, 10 // 3),
+        (9, 12, int(9 / math.log(12))),  # log log 9 < 1 counts as 1
         (12, 2, 2),
         (5, 2, 2),
         (4, 2, 2),

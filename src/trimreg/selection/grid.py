@@ -19,8 +19,8 @@ def auto_hs(n, p, *, max_h=None, dense_up_to=10, growth=1.25):
 
     and 1 at least. Beyond about the first of the two sizes the features of the best subset can no longer be
     told from those that fit by chance; for few samples it is so small that it would decide in the place of
-    the data, hence the second. Each logarithm counts as 1 at least. n - 2 leaves, beside the intercept, one degree
-    of freedom for the noise.
+    the data, hence the second. Each logarithm counts as 1 at least. n - 2 leaves, beside the intercept, one
+    degree of freedom for the noise.
 
     Parameters
     ----------
