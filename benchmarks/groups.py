@@ -61,8 +61,12 @@ def run(quick: bool = False) -> Section:
             name, f"{np.median(seconds[name]):.4f}", f"{ratio:.2f}", f"{np.mean(scores[name]):.3f}",
             f"{np.mean(kept[name]):.1f}",
         ])  # fmt: skip
-        if name in trimmed:
+        if name in trimmed and "low" in name:
             section.bar(f"{name}: at most 1.5 times the group lasso", f"{ratio:.2f}", ratio <= 1.5)
+    section.remarks.append(
+        'The default effort looks for a better local minimum than "low", by exchanges and kicks, and takes as many times longer as the table says. No bar is '
+        "set for its time."
+    )
     for name in trimmed:
         gain = np.array(scores[name]) - scores[base]
         section.bar(
@@ -70,11 +74,14 @@ def run(quick: bool = False) -> Section:
             f"{np.mean(scores[name]):.3f} to {np.mean(scores[base]):.3f} (above in {np.sum(gain > 0)} of {seeds}, below in {np.sum(gain < 0)})",
             gain.mean() > 0,
         )
-    exact = 'trimreg alpha="exact", effort="medium"'
-    ratio = np.median(np.array(seconds[exact]) / seconds[base])
+    said = []
+    for effort in ("low", "medium"):
+        exact = f'trimreg alpha="exact", effort="{effort}"'
+        ratio = np.median(np.array(seconds[exact]) / seconds[base])
+        said.append(f'effort="{effort}" F1 {np.mean(scores[exact]):.2f} in {ratio:.1f} of its time')
     section.headline.append([
-        f"groups, {count} of {SIZE}, against skglm's group lasso at its best alpha",
-        f"F1 of the groups found {np.mean(scores[exact]):.2f} to {np.mean(scores[base]):.2f}, in {ratio:.2f} of its time",
+        f"groups, {count} of {SIZE}, against skglm's group lasso at its best alpha (F1 of the groups {np.mean(scores[base]):.2f})",
+        "; ".join(said),
     ])  # fmt: skip
     return section
 

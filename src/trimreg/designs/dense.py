@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from .base import Moments, ScaledMatrix
+from .block import weighted_gram
 
 _BLOCK_ELEMENTS = 1 << 17  # blocks of a pass that makes temporaries: 1 MiB in float64, so they stay in cache
 
@@ -72,8 +73,10 @@ class DenseDesign(ScaledMatrix):
         product = np.zeros((len(rows), len(cols)))
         for part in self._row_blocks(len(rows) + len(cols)):
             right = self.columns(cols, part)
-            left = right if rows is cols else self.columns(rows, part)
-            product += left.T @ (right * d[part, None])
+            if rows is cols:
+                product += weighted_gram(right, d[part])
+            else:
+                product += self.columns(rows, part).T @ (right * d[part, None])
         return product
 
     def _row_blocks(self, width):

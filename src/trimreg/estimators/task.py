@@ -54,7 +54,8 @@ class Task:
         penalty = self.problem.penalty
         return np.count_nonzero(penalty.norm.lengths(theta)[penalty.levels(1.0) > 0])
 
-    def result(self, step, n_iter, history) -> SolverResult:
+    def result(self, step, n_iter, history, certify=True) -> SolverResult:
+        """The step in the user's units; its stationarity, a pass over X, is NaN unless certified."""
         outputs = self.problem.loss.n_outputs
         coef, intercept = self.problem.design.original_units(step.theta)
         intercept = intercept + self.centre if self.problem.loss.sees_constants else 0.0
@@ -64,7 +65,7 @@ class Task:
             intercept=float(intercept) if np.ndim(intercept) == 0 else intercept,
             weights=step.weights[parts],
             objective=float(step.objective),
-            stationarity=self.stationarity(step),
+            stationarity=self.stationarity(step) if certify else np.nan,
             n_iter=n_iter,
             converged=bool(step.converged),
             history=history,

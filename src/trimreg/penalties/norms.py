@@ -295,6 +295,10 @@ def partition(groups, n_features: int) -> np.ndarray:
     expected = f"groups must hold a label for each of the {n_features} features, or lists of feature indices"
     if isinstance(groups, (str, bytes)) or not np.iterable(groups):
         raise ValueError(f"{expected}; got {groups!r}")
+    if isinstance(groups, np.ndarray) and groups.ndim == 1 and groups.dtype.kind in "biuUS":
+        if groups.size != n_features:
+            raise ValueError(f"{expected}; got {groups.size} labels")
+        return np.unique(groups, return_inverse=True)[1].reshape(-1)
     groups = list(groups)
     lists = [np.iterable(group) and not isinstance(group, (str, bytes)) for group in groups]
     if any(lists):

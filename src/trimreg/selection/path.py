@@ -216,14 +216,15 @@ def cells(task: Task, hs, alphas, **options):
     return values, surface(task.problem, hs, values, tol=tol, rng=rng, **options)
 
 
-def solve_path(task: Task, hs, alphas, **options) -> TrimmedPath:
-    """The path of a checked task."""
-    values, steps = cells(task, hs, alphas, **options)
+def solve_path(task: Task, hs, alphas, *, verify=True, **options) -> TrimmedPath:
+    """The path of a checked task; its cells have their certificates only if they are verified."""
+    values, steps = cells(task, hs, alphas, verify=verify, **options)
     results = []
     for h, row in zip(hs, steps, strict=True):
         results.append([])
         for alpha, value, step in zip(alphas, values, row, strict=True):
             problem = task.problem.at(value).freeing(int(h))
             cell = replace(task, problem=problem, exact=alpha == "exact")
-            results[-1].append(cell.result(cell.at_most_h(step), 1, {"objective": [step.objective]}))
+            step = cell.at_most_h(step)
+            results[-1].append(cell.result(step, 1, {"objective": [step.objective]}, certify=verify))
     return TrimmedPath.of(hs, alphas, results)

@@ -341,7 +341,9 @@ def _start(inner, effort):
             theta, gradient = rising_alpha(softened, theta, gradient)
         return theta, gradient, softened.problem.weights(theta, gradient)
     rounds = 1 if alpha == problem.alpha else 5
-    tol = inner.tol if alpha == problem.alpha else max(1e-3, inner.tol)
+    # Without a Gram matrix every digit costs passes over X, and MM goes on from here anyway.
+    exactly = alpha == problem.alpha and inner.pool is not None
+    tol = inner.tol if exactly else max(1e-3, inner.tol)
     theta, gradient, loss, weights = _lasso_start(softened, tol, rounds)
     yield Step(theta, weights, loss + penalty.value(theta, problem.alpha), message="start")
     return theta, gradient, weights
