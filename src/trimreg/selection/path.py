@@ -157,7 +157,7 @@ def grid_for(task: Task, hs, alphas, n):
     alphas = check_alphas(alphas)
     if isinstance(alphas, str):  # "auto"
         eps = 0.05 if n < n_parts(task) else 1e-3  # below it the l1 part has as many nonzeros as samples
-        alphas = alpha_grid(largest_alpha(task), eps=eps).tolist()
+        alphas = alpha_grid(largest_alpha(task) * (1 + 1e-12), eps=eps).tolist()  # no entry by rounding
     elif "exact" in alphas:
         check.check_exact(task.problem.loss, task.problem.penalty, task.problem.y, task.problem.d)
     return hs, alphas

@@ -154,7 +154,7 @@ def _eliminated_start(inner):
     levels = problem.penalty.levels(1.0)
     regular = (levels > 0) & np.isfinite(levels) & inner.alive
     alpha, theta, gradient = _start_alpha(inner), inner.null, inner.gradient_at_null
-    most = min(2 * h, int(np.count_nonzero(regular)), max(h, np.count_nonzero(problem.d) // 3))
+    most = min(2 * h, int(np.count_nonzero(regular)))
     for _ in range(6):
         threshold = problem.penalty.levels(alpha)  # not levels * alpha: both inf and 0 may occur
         theta, gradient, loss, _ = inner.solve(theta, threshold, tol=1e-2, gradient=gradient)

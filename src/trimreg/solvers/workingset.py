@@ -201,7 +201,9 @@ class WorkingSetSolver:
                 return Solution(theta, gradient, problem.loss_value(eta), True)
             parts = self._working_set(theta, free, violation, goal)
             apart = self._worth_apart(parts)
-            improve, share = (self._improve_apart, 3e-3) if apart else (self._improve, 0.03)
+            improve = self._improve_apart if apart else self._improve
+            # A quadratic is met again on larger sets; a Newton model is solved for what it is worth.
+            share = 3e-3 if self.pool is None else 0.03
             moved = improve(theta, eta, gradient, threshold, parts, max(0.3 * goal, share * worst))
             if moved is not None and self.pool is None:
                 fell = moved.objective < objective - 1e-15 * abs(moved.objective)
