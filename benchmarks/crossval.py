@@ -68,7 +68,7 @@ def run(quick: bool = False) -> Section:
     )
     section.headline.append([
         f"choosing h by {FOLDS}-fold cross-validation against abess, n={n}, p={p}",
-        f"{pace:.2f} of its time, {error:.3f} of its test error over {asked} seeds, {error_all:.3f} over {seeds}",
+        f"{pace:.2f} of its time, {error:.4f} of its test error over {asked} seeds, {error_all:.4f} over {seeds}",
     ])  # fmt: skip
     return section
 

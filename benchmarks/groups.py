@@ -78,9 +78,9 @@ def run(quick: bool = False) -> Section:
     for effort in ("low", "medium"):
         exact = f'trimreg alpha="exact", effort="{effort}"'
         ratio = np.median(np.array(seconds[exact]) / seconds[base])
-        said.append(f'effort="{effort}" F1 {np.mean(scores[exact]):.2f} in {ratio:.1f} of its time')
+        said.append(f'effort="{effort}" F1 {np.mean(scores[exact]):.3f} in {ratio:.1f} of its time')
     section.headline.append([
-        f"groups, {count} of {SIZE}, against skglm's group lasso at its best alpha (F1 of the groups {np.mean(scores[base]):.2f})",
+        f"groups, {count} of {SIZE}, against skglm's group lasso at its best alpha (F1 of the groups {np.mean(scores[base]):.3f})",
         "; ".join(said),
     ])  # fmt: skip
     return section

@@ -155,7 +155,8 @@ def test_is_the_fit_to_the_samples_kept_and_no_plain_fit_is_better(loss, alpha):
     kept = np.delete(np.arange(40), result.outliers)
     assert kept.size == 35
     refit = solve(X[kept], y[kept], **options)
-    assert result.objective == pytest.approx(refit.objective, rel=1e-6, abs=1e-6)
+    # separable classes have no least loss: both ends are 0 but for the tolerance
+    assert result.objective == pytest.approx(refit.objective, rel=1e-6, abs=1e-5)
     plain = solve(X, y, **options)
     assert result.objective <= plain.objective
     rng = np.random.default_rng(8)

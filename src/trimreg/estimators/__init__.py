@@ -1,15 +1,25 @@
-"""scikit-learn estimators, and the function that they are thin over."""
+"""scikit-learn estimators, and the function that they are thin over.
+
+Estimators are imported when they are first asked for, so that a fit pays for its own modules alone.
+"""
 
 from __future__ import annotations
 
-from .cox import TrimmedCoxRegressor
-from .glm import TrimmedGammaRegressor, TrimmedHuberRegressor, TrimmedPoissonRegressor
-from .group_lasso import TrimmedGroupLasso
-from .logistic import TrimmedLogisticRegression
-from .mestimator import MEstimator
-from .multitask import MultiTaskTrimmedLasso
+from importlib import import_module
+
 from .solve import solve, steps
-from .trimmed_lasso import TrimmedLasso
+
+_WHERE = {
+    "MEstimator": "mestimator",
+    "MultiTaskTrimmedLasso": "multitask",
+    "TrimmedCoxRegressor": "cox",
+    "TrimmedGammaRegressor": "glm",
+    "TrimmedGroupLasso": "group_lasso",
+    "TrimmedHuberRegressor": "glm",
+    "TrimmedLasso": "trimmed_lasso",
+    "TrimmedLogisticRegression": "logistic",
+    "TrimmedPoissonRegressor": "glm",
+}
 
 __all__ = [
     "MEstimator",
@@ -24,3 +34,13 @@ __all__ = [
     "solve",
     "steps",
 ]
+
+
+def __getattr__(name):
+    if name in _WHERE:
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return __all__

@@ -3,7 +3,8 @@ r"""The whole surface of (h, alpha) from warm starts.
 Alpha goes upward, and within it h. A cell then has two neighbours that are solved already, each a start: the
 smaller h, with the best candidates added to its free set, and the smaller alpha. The one that leads lower is
 kept and improved by exchanges. A sweep back, from larger alpha and larger h, offers every cell its other two
-neighbours, and the homotopy is a rival at a few cells of every row: what it finds spreads from there.
+neighbours. Best subsets are rivals at the largest alpha, and the homotopy at a cell of every third row: what
+they find spreads from there.
 
 For least squares and single coefficients all of it happens in Gram coordinates: the Gram matrix of the
 columns that matter is computed once, and a cell costs no pass over X, or one that verifies it where X has
@@ -270,6 +271,8 @@ class _LeastSquares:
         outside = np.setdiff1d(self.usable, self.gram.columns, assume_unique=True)
         return outside[np.abs(gradient[outside]) > levels[outside] + self.inner.goal]
 
+    # -- rows of best subsets ----------------------------------------------------------------------------
+
     def _grown(self, hs, alpha):
         """``(h, search)`` for rising h, each grown from the last."""
         first = copy.copy(self.inner)
@@ -280,8 +283,6 @@ class _LeastSquares:
             while search.swap_best():
                 pass
             yield h, search
-
-    # -- rows of best subsets ----------------------------------------------------------------------------
 
     def subsets(self, hs, alpha, tell):
         """Best subsets of rising size, each grown from the last by the best entry, then swapped."""
