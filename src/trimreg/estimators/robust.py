@@ -30,19 +30,13 @@ import scipy.sparse as sp
 from ..designs import as_design
 from ..losses import get_loss
 from ..penalties import largest
-from ..solvers import SolverResult, get_solver, run
+from ..solvers import SolverResult, get_solver
 from . import validation as check
-from .task import Task, prepare
+from .task import Task, prepare, solve_task
 
 _RANDOM_STARTS = {"low": 2, "medium": 8, "high": 30}
 _FINALISTS = 2
 _MAX_STEPS = 50
-
-
-def solve_task(task: Task, callback=None) -> SolverResult:
-    """Run the task's solver to its end."""
-    outcome = run(task.steps(), task.max_iter, callback)
-    return task.result(task.at_most_h(outcome.step), outcome.n_iter, outcome.history)
 
 
 @dataclass

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from ..losses import get_loss
 from ..solvers import SolverResult
 from . import validation as check
-from .robust import solve_task, solve_without_outliers
-from .task import Task, prepare
+from .robust import solve_without_outliers
+from .task import Task, prepare, solve_task
 
 
 def solve(

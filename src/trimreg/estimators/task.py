@@ -9,7 +9,7 @@ import numpy as np
 from ..designs import MultiOutput, WithConstant, as_design
 from ..losses import get_loss
 from ..penalties import get_penalty
-from ..solvers import Problem, SolverResult, SolverSpec, get_solver
+from ..solvers import Problem, SolverResult, SolverSpec, get_solver, run
 from . import validation as check
 
 
@@ -82,6 +82,12 @@ class Task:
         return problem.penalty.stationarity(
             step.theta, step.weights, gradient, problem.alpha, problem.positive
         )
+
+
+def solve_task(task: Task, callback=None) -> SolverResult:
+    """Run the task's solver to its end."""
+    outcome = run(task.steps(), task.max_iter, callback)
+    return task.result(task.at_most_h(outcome.step), outcome.n_iter, outcome.history)
 
 
 def prepare(
