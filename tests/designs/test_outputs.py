@@ -124,3 +124,22 @@ def test_one_output_of_a_matrix(form, setting):
     np.testing.assert_array_equal(design.columns(W), inner.columns(W))
     np.testing.assert_array_equal(design.gram(None, d, W), inner.gram(None, d, W))
     np.testing.assert_array_equal(design.gram(W, d, W), inner.gram(W, d, W))
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_few_columns_are_a_design_of_their_own(form, constant, center):
+    X, d = data()
+    design = as_design(FORMS[form](X), d, center=center, scale=True)
+    W = np.array([0, 1, 3])
+    if constant:
+        design, W = WithConstant(design), np.append(W, P)
+    Z, part, every = design.columns(W), design.restricted(W), np.arange(W.size)
+    rng = np.random.default_rng(1)
+    v, r = rng.standard_normal(W.size), rng.standard_normal(N)
+    assert part.shape == Z.shape
+    np.testing.assert_allclose(part.matvec(v), Z @ v, atol=1e-12)
+    np.testing.assert_allclose(part.rmatvec(r), Z.T @ r, atol=1e-12)
+    np.testing.assert_allclose(part.gram(every, r, every), Z.T @ (Z * r[:, None]), atol=1e-12)
+    np.testing.assert_allclose(part.gram(every, d, every), Z.T @ (Z * d[:, None]), atol=1e-12)

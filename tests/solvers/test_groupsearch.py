@@ -10,7 +10,7 @@ from trimreg.designs import as_design
 from trimreg.losses import Logistic, Quadratic
 from trimreg.solvers import Problem
 from trimreg.solvers.exchange import descend, kick
-from trimreg.solvers.groupsearch import GroupSearch, _quadratic
+from trimreg.solvers.groupsearch import GroupSearch, _quadratic, eliminated
 from trimreg.solvers.workingset import GramSolver, WorkingSetSolver
 
 P, SIZE = 18, 3
@@ -201,3 +201,16 @@ def test_scores_of_another_loss_are_of_its_quadratic_model():
         spare = H[np.ix_(J, J)] - H[np.ix_(J, A)] @ np.linalg.solve(H[np.ix_(A, A)], H[np.ix_(A, J)])
         expected = 0.5 * search.gradient[J] @ np.linalg.solve(spare, search.gradient[J])
         assert entry == pytest.approx(expected, rel=1e-4)  # the model has a little curvature more
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_elimination_one_at_a_time_lets_the_cheapest_go(seed):
+    """From one more than asked for, the group that leaves is the one whose refit costs least."""
+    problem, inner = make(1e-4, h=6, seed=seed)
+    model, left = search_from(problem, inner, list(range(COUNT))).inner, np.arange(COUNT)
+    zero = np.zeros(P)  # where a model of least squares is made does not matter
+    while left.size > 1:
+        kept = eliminated(model, zero, inner.gradient_at_zero, left, left.size - 1)
+        losses = [least_squares(problem, np.delete(left, k)) for k in range(left.size)]
+        np.testing.assert_array_equal(kept, np.delete(left, np.argmin(losses)))
+        left = kept

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from trimreg.penalties import TrimmedL1
+from trimreg.penalties.base import largest_violation
 from trimreg.solvers import surface as module
 from trimreg.solvers.pool import FixedPool
 from trimreg.solvers.surface import Cell, _distinct, surface
@@ -142,3 +143,26 @@ def test_groups_and_signs_go_the_general_way(make_problem, monkeypatch):
         assert np.all(np.diff(objectives, axis=0) <= 1e-9)
         assert np.all(np.diff(objectives, axis=1) <= 1e-9)
     assert len(used) == 2
+
+
+def test_verification_mends_what_a_wrong_gram_matrix_has_led_to(problem, raw):
+    """Cells solved with a Gram matrix that is off: the true gradient shows it, and MM goes on from there."""
+    p = problem.n_features
+    every = np.arange(p)
+
+    def pool(norms):
+        gram = problem.design.gram(every, problem.d, every) / norms / norms[:, None]
+        return FixedPool(every, gram + 0.05 * np.eye(p), p)
+
+    h, alpha = 2, 0.1
+    (verified,), (left,) = (surface(problem, [h], [alpha], pool=pool, verify=v)[0] for v in (True, False))
+    normal, norms = problem.normalized()
+
+    def violation(step):
+        gradient = normal.gradient(normal.predictor(step.theta * norms))
+        threshold = normal.penalty.thresholds(step.weights, alpha)
+        return largest_violation(step.theta * norms, gradient, threshold)
+
+    assert violation(left) > 1e-3
+    assert violation(verified) < 1e-2 * violation(left)
+    assert objective(problem, raw, verified.theta, h, alpha) < objective(problem, raw, left.theta, h, alpha)

@@ -168,8 +168,9 @@ class GroupSearch(SoftSearch):
 def eliminated(model, theta, gradient, parts, count):
     """Of these parts, the ``count`` that backward elimination on the quadratic model at theta leaves.
 
-    The model is minimized over the parts (and what is never penalized) without a penalty. Those that cost
-    least on leaving leave, half of the surplus at a time, and the rest is refitted.
+    ``theta`` is 0 outside of them. The model is minimized over the parts (and what is never penalized)
+    without a penalty. Those that cost least on leaving leave, half of the surplus at a time, and the rest is
+    refitted.
     """
     norm, levels = model.norm, model.problem.penalty.levels(1.0)
     always = np.flatnonzero((levels == 0) & model.alive)
