@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .comparison import coefficients
 from .curves import convergence
+from .networks import network
 from .paths import coefficient_path
 from .selection import coefficient_path_over_h, score_surface, stability_path
 from .style import PALETTE, spread
@@ -14,6 +15,7 @@ __all__ = [
     "coefficient_path_over_h",
     "coefficients",
     "convergence",
+    "network",
     "score_surface",
     "spread",
     "stability_path",
