@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +14,6 @@ OUTER, INNER = 10, 5
 N_ALPHAS = 21
 FEW_ALPHAS = 8  # of the trimmed logistic surface, which has no Gram matrix to go by
 GAMMAS = (3.0, 10.0)
-WHERE = "TRIMREG_DATA"
 
 
 def run(quick: bool = False) -> Section:
@@ -30,10 +27,11 @@ def run(quick: bool = False) -> Section:
         f"{N_ALPHAS} alphas, MCP also from gammas 3 and 10.",
         ["data", "method", "test error", "second measure", "variables kept", "seconds a fold"],
     )  # fmt: skip
-    folder = os.environ.get(WHERE)
-    found = folder and all((Path(folder) / f"{name}.npz").is_file() for name in ("riboflavin", "colon"))
-    if not found:
-        message = f"Skipped: set {WHERE} to the folder that holds riboflavin.npz and colon.npz."
+    try:
+        data = {"riboflavin": riboflavin(), "colon": colon()}
+    except FileNotFoundError as missing:
+        print(missing, file=sys.stderr)
+        message = "Skipped: set TRIMREG_DATA to the folder that holds riboflavin.npz and colon.npz."
         print(message, file=sys.stderr)
         section.remarks.append(message)
         return section
@@ -44,7 +42,7 @@ def run(quick: bool = False) -> Section:
             ("riboflavin", regressions(quick), regression_errors),
             ("colon", classifications(quick), classification_errors),
         ):
-            X, y, classes = load(Path(folder) / f"{name}.npz")
+            X, y, classes = data[name]
             if quick:
                 X = X[:, np.sort(rng.choice(X.shape[1], 150, replace=False))]
             nested(section, name, X, y, classes, methods, measure, outer)
@@ -56,13 +54,20 @@ def run(quick: bool = False) -> Section:
     return section
 
 
-def load(path):
-    """``X, y, whether y is of classes``; two classes are 0 and 1."""
-    with np.load(path) as stored:
-        X, y = stored["X"], stored["y"]
-    if np.issubdtype(y.dtype, np.number):
-        return np.asfortranarray(X), y.astype(float), False
-    return np.asfortranarray(np.log(X)), (y == np.unique(y)[1]).astype(float), True
+def riboflavin():
+    """``X, y, whether y is of classes``."""
+    from trimreg.datasets import load_riboflavin
+
+    X, y, _ = load_riboflavin()
+    return np.asfortranarray(X), y, False
+
+
+def colon():
+    """``X, y, whether y is of classes``: logarithms of the intensities; 1 is a tumour."""
+    from trimreg.datasets import load_colon
+
+    X, y, _ = load_colon()
+    return np.asfortranarray(np.log(X)), (y == "t").astype(float), True
 
 
 def folds_of(y, classes, count, seed):

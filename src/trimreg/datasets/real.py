@@ -181,7 +181,7 @@ def _read(name, keys, holds, source):
             f"variable {FOLDER} to a folder that holds it. The file must hold {holds}. Source: {source}"
         )
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             stored = {key: archive[key] for key in archive.files}
     except Exception as error:  # a file that is no archive fails in a way of its own for each kind of damage
         raise ValueError(f"{path} cannot be read as an npz archive: {error}") from error
