@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .comparison import coefficients
 from .curves import convergence
+from .graphpath import path, precision_recall
 from .networks import network
 from .paths import coefficient_path
 from .selection import coefficient_path_over_h, score_surface, stability_path
@@ -16,6 +17,8 @@ __all__ = [
     "coefficients",
     "convergence",
     "network",
+    "path",
+    "precision_recall",
     "score_surface",
     "spread",
     "stability_path",

@@ -123,10 +123,10 @@ def force_layout(p, edges, *, iterations=None, seed=0) -> np.ndarray:
     joined = np.zeros((p, p), dtype=bool)
     joined[edges[:, 0], edges[:, 1]] = joined[edges[:, 1], edges[:, 0]] = True
     if iterations is None:
-        iterations = int(np.clip(400 * 200 / max(p, 1), 40, 400))
+        iterations = int(np.clip(400 * 200 / p, 40, 400))
     # In a circle along the edges: neighbours start side by side, which avoids most of the tangles.
     angle = np.empty(p)
-    angle[_walk(joined)] = 2 * np.pi * np.arange(p) / max(p, 1)
+    angle[_walk(joined)] = 2 * np.pi * np.arange(p) / p
     places = np.sqrt(p) * np.column_stack([np.cos(angle), np.sin(angle)])
     places += np.random.default_rng(seed).normal(scale=0.1, size=(p, 2))
     gravity = np.where(joined.any(axis=1, keepdims=True), 1.0, 1.4)  # nothing else holds a single node
@@ -138,7 +138,7 @@ def force_layout(p, edges, *, iterations=None, seed=0) -> np.ndarray:
         length = np.maximum(np.linalg.norm(force, axis=1, keepdims=True), 1e-12)
         places += force * np.minimum(1.0, longest / length)
     places -= places.mean(axis=0)
-    axes = np.linalg.svd(places, full_matrices=True)[2] if p > 1 else np.eye(2)
+    axes = np.linalg.svd(places, full_matrices=False)[2] if p > 1 else np.eye(2)
     return places @ (axes * np.where(axes.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)).T
 
 
