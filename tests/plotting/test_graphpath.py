@@ -172,20 +172,29 @@ def test_sizes_by_method_the_mark_and_missing_values():
     assert marked == [[[0.4, 0.5]], [[0.2, 0.4]]]
 
 
-def test_equal_points_are_numbered_once_and_numbers_do_not_overlap():
-    rng = np.random.default_rng(0)
-    found = np.sort(rng.integers(1, 19, 25))
-    sizes = np.arange(19, 44)
-    values = {f"m{k}": found / sizes for k in range(5)}
-    recall = {f"m{k}": found / 18 for k in range(5)}
-    ax = precision_recall(sizes, values, recall, ax=new_ax())
+def numbers_apart(ax):
+    """The numbers beside the marks, which must not cover each other."""
     ax.figure.draw_without_rendering()
     numbers = [text for text in ax.texts if text.get_text().isdigit()]
-    assert len({text.get_text() for text in numbers}) == len(numbers) >= 5
-    boxes = [text.get_window_extent() for text in numbers]
     # Sizes are measured before the layout is final, so boxes may touch by a little.
-    shrunk = [box.expanded(0.7, 0.7) for box in boxes]
-    assert not any(a.overlaps(b) for k, a in enumerate(shrunk) for b in shrunk[:k])
+    boxes = [text.get_window_extent().expanded(0.7, 0.7) for text in numbers]
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+    return [text.get_text() for text in numbers]
+
+
+def test_equal_points_are_numbered_once():
+    found, sizes = np.sort(np.random.default_rng(0).integers(1, 19, 25)), np.arange(19, 44)
+    methods = [f"m{k}" for k in range(5)]
+    precision, recall = dict.fromkeys(methods, found / sizes), dict.fromkeys(methods, found / 18)
+    numbers = numbers_apart(precision_recall(sizes, precision, recall, ax=new_ax()))
+    assert len(set(numbers)) == len(numbers) >= 5
+
+
+def test_numbers_without_room_are_left_out():
+    methods = [f"m{k}" for k in range(30)]
+    sizes = {method: [100 + k] for k, method in enumerate(methods)}
+    same = {method: [0.5] for method in methods}
+    assert 2 <= len(numbers_apart(precision_recall(sizes, same, same, ax=new_ax((9, 4))))) <= 8
 
 
 def test_lines_of_equal_f1():

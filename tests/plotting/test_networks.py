@@ -178,7 +178,7 @@ def test_names_overlap_neither_each_other_nor_nodes_and_are_not_clipped(p, edges
     assert covered <= (0 if p <= 30 else 1)
 
 
-def test_label_avoids_a_label_and_an_edge():
+def test_label_goes_away_from_neighbours_and_stays_in_the_frame():
     points = np.array([[50.0, 50.0], [50.0, 80.0], [20.0, 50.0]])
     sizes = np.array([[20.0, 8.0]] * 3)
     segments = points[[[0, 1], [0, 2]]]
@@ -188,7 +188,35 @@ def test_label_avoids_a_label_and_an_edge():
     assert offsets[1, 1] > 0
     assert offsets[2, 0] < 0
     tight = label_offsets(points[:1], sizes[:1], segments[:0], 4.0, np.array([61.0, 100.0]))
-    assert points[0, 0] + tight[0, 0] + 10 <= 61.0  # the frame
+    assert points[0, 0] + tight[0, 0] + 10 <= 61.0
+
+
+def test_label_gives_way_to_a_node_and_to_an_edge():
+    frame, sizes = np.array([200.0, 200.0]), np.array([[20.0, 8.0]] * 3)
+    # The first label would go straight to the right, away from the second node.
+    points = np.array([[100.0, 100.0], [40.0, 100.0], [118.0, 100.0]])
+    middle = points[0] + label_offsets(points, sizes, points[[[0, 1]]], 4.0, frame)[0]
+    assert np.any(np.abs(middle - points[2]) >= sizes[0] / 2 + 4.0 - 1e-9)
+    points[2] = 118.0, 180.0  # and an edge that passes there
+    wall = np.array([[[118.0, 60.0], [118.0, 180.0]]])
+    segments = np.concatenate([points[[[0, 1]]], wall])
+    middle = points[0] + label_offsets(points, sizes, segments, 4.0, frame)[0]
+    assert middle[0] + sizes[0, 0] / 2 <= 118.0
+
+
+def test_names_around_a_circle_lie_in_the_frame():
+    ax = Figure(figsize=(6, 6)).subplots()  # of a fixed place
+    network(random_graph(40, 50), [f"protein{k}" for k in range(40)], layout="circular", ax=ax)
+    ax.figure.draw_without_rendering()
+    frame = ax.get_window_extent().expanded(1.01, 1.01)
+    for text, place in zip(ax.texts, lines(ax, "_nodes").get_offsets(), strict=True):
+        box = text.get_window_extent()
+        assert frame.contains(box.x0, box.y0)
+        assert frame.contains(box.x1, box.y1)
+        outward = np.mean([box.p0, box.p1], axis=0) - ax.transData.transform((0, 0))
+        assert outward @ place > np.linalg.norm(
+            ax.transData.transform(place) - ax.transData.transform((0, 0))
+        )
 
 
 @pytest.mark.parametrize("size", [(2.5, 2.5), (12, 3)])
