@@ -11,7 +11,6 @@ from .style import GREY, PALETTE, SMALL, new_axes
 POSITIVE, NEGATIVE = PALETTE[0], PALETTE[1]
 NAMED_UP_TO = 60  # nodes; names of more would cover the picture
 LONGEST_NAME = 24  # letters
-_FALSE = (0, (2.2, 1.4))  # dashes, in widths of the line
 
 
 def network(
@@ -165,6 +164,11 @@ def _widths(strength, widest):
     return np.maximum(0.9 * widest * strength / strength.max(initial=1e-300), 0.5)
 
 
+def _dashes(width):
+    """A dash and a gap, in widths of the line; at least five and three points, or thin lines look dotted."""
+    return 0, (max(2.2, 5.0 / width), max(1.4, 3.0 / width))
+
+
 def _draw_edges(ax, positions, pairs, rho, widths, true, missed):
     from matplotlib.collections import LineCollection
 
@@ -174,14 +178,15 @@ def _draw_edges(ax, positions, pairs, rho, widths, true, missed):
         )
     )
     order = np.arange(len(pairs))[::-1]  # the strongest on top
-    for dashes, which, label in (("-", true, "_solid"), (_FALSE, ~true, "_dashed")):
+    for which, label in ((true, "_solid"), (~true, "_dashed")):
         shown = order[which[order]]
+        dashes = ["-"] if which is true else [_dashes(width) for width in widths[shown]] or ["--"]
         ax.add_collection(
             LineCollection(
                 positions[pairs[shown]],
                 colors=[POSITIVE if r > 0 else NEGATIVE for r in rho[shown]],
                 linewidths=widths[shown],
-                linestyles=[dashes],
+                linestyles=dashes,
                 zorder=2,
                 alpha=0.85,
                 label=label,
@@ -378,7 +383,7 @@ def _explain(ax, rho, widths, found, hidden, extent):
         true, missed = found
         for label, count, dashes, color in (
             ("true", int(true.sum()), "-", "0.35"),
-            ("false", int((~true).sum()), _FALSE, "0.35"),
+            ("false", int((~true).sum()), _dashes(1.6), "0.35"),
             ("missed", len(missed), ":", GREY),
         ):
             entries.append(
@@ -393,7 +398,7 @@ def _explain(ax, rho, widths, found, hidden, extent):
             ncols=min(columns, len(entries)), columnspacing=1.6, handlelength=2.4, fontsize=SMALL, title=note,
             title_fontsize=SMALL,
         )  # fmt: skip
-        if legend.get_window_extent().width * 72.0 / ax.figure.dpi <= extent[0]:
+        if legend.get_window_extent().width * 72.0 / ax.figure.dpi <= 1.15 * extent[0]:
             break
 
 
