@@ -113,8 +113,8 @@ def certify_graph(
     The conditions of the first are, with :math:`W = \Theta^{-1}`, that :math:`W_{ii} = S_{ii}`, and
     :math:`S_{ij} - W_{ij} = -\lambda_{ij}\,\mathrm{sign}\,\Theta_{ij}` or, at a zero, at most
     :math:`\lambda_{ij}` in size. The duality gap is taken at W clipped to the feasible set. If that is not
-    positive definite, the best point between it and a feasible one that is: S itself, S with edges shrunk by
-    a common factor, or S with every edge shrunk as far as its threshold allows.
+    positive definite, the best point between it and a feasible one that is: S with its edges shrunk by a
+    common factor (S itself, if an edge is free) or with every edge shrunk as far as its threshold allows.
 
     Parameters
     ----------
@@ -333,14 +333,13 @@ def _feasible(point, threshold, clipped):
     ratio = np.divide(threshold, np.abs(s), out=np.full_like(s, np.inf), where=s != 0)
     common = min(1.0, float(ratio.min()))
     shrunk = np.sign(s) * np.minimum(np.abs(s), threshold)
-    for goal in (np.zeros_like(s), common * s, shrunk):
+    for goal in (common * s, shrunk):
         B = _correlation(point, goal)
         values, vectors = np.linalg.eigh(B)
         if _is_definite(values):
             root = (vectors / np.sqrt(values)) @ vectors.T
             t = _best_step(np.linalg.eigvalsh(root @ _correlation(point, clipped) @ root))
             yield (1 - t) * clipped + t * goal
-            yield goal
 
 
 def _best_step(nu):

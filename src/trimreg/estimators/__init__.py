@@ -10,29 +10,39 @@ from importlib import import_module
 from .solve import solve, steps
 
 _WHERE = {
+    "EdgeTable": "edges",
     "MEstimator": "mestimator",
     "MultiTaskTrimmedLasso": "multitask",
     "TrimmedCoxRegressor": "cox",
     "TrimmedGammaRegressor": "glm",
+    "TrimmedGraphicalLasso": "graphical",
     "TrimmedGroupLasso": "group_lasso",
     "TrimmedHuberRegressor": "glm",
     "TrimmedLasso": "trimmed_lasso",
     "TrimmedLogisticRegression": "logistic",
     "TrimmedPoissonRegressor": "glm",
+    "partial_correlations": "edges",
+    "solve_graphical": "graphsolve",
+    "to_networkx": "edges",
 }
 
 __all__ = [
+    "EdgeTable",
     "MEstimator",
     "MultiTaskTrimmedLasso",
     "TrimmedCoxRegressor",
     "TrimmedGammaRegressor",
+    "TrimmedGraphicalLasso",
     "TrimmedGroupLasso",
     "TrimmedHuberRegressor",
     "TrimmedLasso",
     "TrimmedLogisticRegression",
     "TrimmedPoissonRegressor",
+    "partial_correlations",
     "solve",
+    "solve_graphical",
     "steps",
+    "to_networkx",
 ]
 
 

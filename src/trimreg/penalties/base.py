@@ -145,10 +145,13 @@ class Penalty:
         return copy.copy(self)._with_factor(factor)
 
     def extended(self, count: int = 1) -> Penalty:
-        """The same penalty with one more part of ``count`` coordinates, never penalized: the intercepts."""
+        """The same penalty with ``count`` more coordinates that are never penalized, as intercepts are.
+
+        They form one part more, or ``count`` of them where the parts are single coefficients.
+        """
         other = copy.copy(self)
         other.norm = self.norm.extended(count)
-        return other._with_factor(np.append(self._factor, 0.0))
+        return other._with_factor(np.append(self._factor, np.zeros(other.norm.count - self.norm.count)))
 
     def restricted(self, parts: np.ndarray) -> Penalty:
         """The same penalty on these parts alone, whose coordinates follow one another."""

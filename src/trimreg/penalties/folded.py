@@ -43,7 +43,7 @@ class FoldedConcave(Penalty):
 
     def extended(self, count=1):
         other = super().extended(count)
-        other._unit = np.append(self._unit, 1.0)
+        other._unit = np.append(self._unit, np.ones(other.norm.count - self.norm.count))
         return other
 
     def _original(self, size, alpha, factor):

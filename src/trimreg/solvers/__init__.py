@@ -8,11 +8,13 @@ from importlib import import_module
 
 from .driver import Outcome, Step, run
 from .problem import Problem
-from .result import SolverResult
+from .result import GraphicalResult, SolverResult
 
 __all__ = [
     "EFFORTS",
+    "GRAPHICAL_SOLVERS",
     "SOLVERS",
+    "GraphicalResult",
     "Outcome",
     "Problem",
     "SolverResult",
@@ -54,8 +56,13 @@ SOLVERS = {
     )
 }
 
+#: The solvers of graphical models: the default one is their own, the first-order ones are those above.
+GRAPHICAL_SOLVERS = SOLVERS | {
+    "mm": SolverSpec("mm", "graphical", 1000, False, False, ("effort", "start"), {"effort": EFFORTS}),
+}
 
-def get_solver(name: str) -> SolverSpec:
+
+def get_solver(name: str, registry: Mapping[str, SolverSpec] = SOLVERS) -> SolverSpec:
     """The solver of that name.
 
     Examples
@@ -64,6 +71,6 @@ def get_solver(name: str) -> SolverSpec:
     >>> get_solver("bcd").options
     ('w0', 'eta', 'tau', 'record_stationarity')
     """
-    if not isinstance(name, str) or name not in SOLVERS:
-        raise ValueError(f"solver must be one of {sorted(SOLVERS)}; got {name!r}")
-    return SOLVERS[name]
+    if not isinstance(name, str) or name not in registry:
+        raise ValueError(f"solver must be one of {sorted(registry)}; got {name!r}")
+    return registry[name]

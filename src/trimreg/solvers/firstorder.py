@@ -96,14 +96,8 @@ class StepSize:
         if eta is None:
             constant = problem.lipschitz()
             self.halving = not np.isfinite(constant)
-            eta = 1.0 / (self._local_constant(predictor) if self.halving else constant)
+            eta = 1.0 / (problem.local_lipschitz(predictor) if self.halving else constant)
         self.eta = self._following = eta
-
-    def _local_constant(self, predictor):
-        problem, live = self.problem, self.problem.d > 0
-        curvature = problem.loss.curvature(predictor, problem.y, problem.d)[live].T / problem.d[live]
-        largest = float(np.max(curvature, initial=0.0))
-        return (largest if 0 < largest < np.inf else 1.0) * problem.spectral_norm()
 
     def take(self, theta, loss, gradient, move):
         """``(theta+, predictor, loss)``, ``theta+ = move(eta)`` from a point with that loss and gradient."""
@@ -142,4 +136,4 @@ def stationarity_goal(problem: Problem, tol: float) -> float:
     """
     at_zero = problem.gradient(problem.origin())
     scale = float(np.max(np.abs(at_zero), initial=0.0)) or 1.0
-    return max(tol, 50 * float(np.finfo(problem.design.dtype).eps)) * scale
+    return max(tol, 50 * problem.precision) * scale

@@ -46,6 +46,11 @@ class Problem:
     def n_features(self) -> int:
         return self.design.shape[1]
 
+    @property
+    def precision(self) -> float:
+        """The rounding of a number of the design."""
+        return float(np.finfo(self.design.dtype).eps)
+
     def predictor(self, theta):
         return self.design.matvec(theta)
 
@@ -92,6 +97,13 @@ class Problem:
         """
         bound = self.loss.curvature_bound
         return bound * self.spectral_norm() if np.isfinite(bound) else np.inf
+
+    def local_lipschitz(self, eta) -> float:
+        """The same with the curvature at the linear predictor ``eta``, for losses that have no bound."""
+        live = self.d > 0
+        curvature = self.loss.curvature(eta, self.y, self.d)[live].T / self.d[live]
+        largest = float(np.max(curvature, initial=0.0))
+        return (largest if 0 < largest < np.inf else 1.0) * self.spectral_norm()
 
     def spectral_norm(self) -> float:
         """The largest eigenvalue of ``Z' diag(d) Z`` (1 if it is 0: a gradient that never changes)."""
