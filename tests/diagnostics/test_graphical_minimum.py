@@ -16,6 +16,13 @@ def pair(s, a=1.0, b=1.0):
     return np.array([[a * a, s * a * b], [s * a * b, b * b]])
 
 
+def spread(values, p):
+    """The symmetric matrix with these values at the edges and 0 on the diagonal."""
+    A = np.zeros((p, p))
+    A[np.triu_indices(p, 1)] = values
+    return A + A.T
+
+
 def random_problem(seed, p=4):
     rng = np.random.default_rng(seed)
     S, W = (np.cov(rng.standard_normal((p, 5 * p))) for _ in range(2))
@@ -85,6 +92,48 @@ def test_a_saddle_of_mcp_is_found_and_named():
     assert falls_nearby(objective(S, MCP(gamma), alpha), theta, 1.0)
 
 
+def second_derivative(F, theta, t):
+    """That of F on the diagonal and the nonzero edges, by central differences of step t."""
+    at = np.argwhere(np.triu(theta))
+    units = np.zeros((len(at), *theta.shape))
+    for E, (i, j) in zip(units, at, strict=True):
+        E[i, j] = E[j, i] = t
+    ends = [(a + b, a - b) for a in units for b in units]
+    H = [F(theta + u) + F(theta - u) - F(theta + v) - F(theta - v) for u, v in ends]
+    return np.reshape(H, (len(at), len(at))) / (4 * t * t)
+
+
+@pytest.mark.parametrize("penalty", [MCP(1.5), MCP(6.0), SCAD(2.5), SCAD(6.0)])
+def test_the_curvature_is_that_of_finite_differences(penalty):
+    # Stationary points, made by choosing S; edges on every piece of the penalty, two of them 0.
+    answers = []
+    for seed, alpha in enumerate([0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0] * 3):
+        rng = np.random.default_rng(seed)
+        edges = alpha * rng.uniform(0.2, 1.3 * penalty.gamma, 6) * rng.choice([-1.0, 1.0], 6)
+        edges[:2] = 0.0
+        theta = spread(edges, 4)
+        theta += np.diag(np.abs(theta).sum(axis=1) + rng.uniform(0.2, 1.0, 4))
+        slope = alpha * penalty.bind(6).weights(edges, alpha)
+        S = np.linalg.inv(theta) - spread(slope * np.where(edges == 0, 0.5, np.sign(edges)), 4)
+        lowest = np.linalg.eigvalsh(second_derivative(objective(S, penalty, alpha), theta, 1e-4))[0]
+        certificate = certify_graph(S, theta, penalty=penalty, alpha=alpha)
+        assert certificate.kkt_residual < 1e-10
+        if abs(lowest) > 1e-3:
+            assert certificate.local_minimum is bool(lowest > 0), seed
+            answers.append(certificate.local_minimum)
+    assert min(answers.count(True), answers.count(False)) > 2
+
+
+def test_at_a_kink_the_curvature_may_not_decide():
+    # Flat on one side, and on the other more concave than the loss is convex.
+    S, theta = stationary_pair(0.6, 0.0)
+    S, theta = 0.05 * S, 20 * theta
+    certificate = certify_graph(S, theta, penalty=MCP(1.5), alpha=theta[0, 1] / 1.5)
+    assert certificate.kkt_residual < 1e-12
+    assert certificate.local_minimum is None
+    assert "does not decide" in certificate.reason
+
+
 @pytest.mark.parametrize("penalty", [MCP(3.0), SCAD(3.7)])
 def test_a_folded_penalty_that_is_not_stationary(penalty):
     S, theta = stationary_pair(0.5, 0.0)
@@ -137,6 +186,75 @@ def test_the_second_derivative_of_the_log_determinant():
     E[rows, cols] = E[cols, rows] = x
     W = np.linalg.inv(theta)
     assert x @ H @ x == pytest.approx(np.trace(W @ E @ W @ E), rel=1e-12)
+
+
+# -- ties, places to spare, special factors --------------------------------------------------------------
+
+
+def tied_problem():
+    """Two disconnected pairs with equal edges, of which h = 1 is free."""
+    pair = np.array([[1.0, 0.5], [0.5, 1.0]])
+    return np.kron(np.eye(2), pair)
+
+
+def test_a_tie_is_no_local_minimum():
+    S = tied_problem()
+    theta = np.linalg.inv(S)
+    certificate = certify_graph(S, theta, penalty=TrimmedL1(1), alpha=0.1)
+    assert certificate.local_minimum is False
+    assert "ties with others for the h-th place" in certificate.reason
+    assert certificate.reason.startswith("edge (0, 1)")
+    assert certify_graph(S, theta, penalty=TrimmedL1(2), alpha=0.1)
+    W = S.copy()
+    W[2, 3] = W[3, 2] = 0.4
+    assert certify_graph(S, np.linalg.inv(W), penalty=TrimmedL1(1), alpha=0.1)
+
+
+def test_with_a_place_to_spare_no_gradient_may_be_left():
+    S = tied_problem()
+    W = S.copy()
+    W[2, 3] = W[3, 2] = 0.0
+    theta = np.linalg.inv(W)
+    assert certify_graph(S, theta, penalty=TrimmedL1(1), alpha=0.6)
+    certificate = certify_graph(S, theta, penalty=TrimmedL1(2), alpha=0.6)
+    assert certificate.local_minimum is False
+    assert "fewer than h" in certificate.reason
+    assert certificate.reason.startswith("edge (2, 3)")
+
+
+def test_the_weights_break_ties_by_the_gradient():
+    S = np.eye(4)
+    S[0, 3] = S[3, 0] = 0.5
+    S[0, 1] = S[1, 0] = 0.2
+    certificate = certify_graph(S, np.eye(4), penalty=TrimmedL1(1), alpha=0.3)
+    assert certificate.kkt_free == pytest.approx(0.5)
+    assert certificate.kkt_zero == 0.0
+    other = certify_graph(
+        S, np.eye(4), penalty=TrimmedL1(1), alpha=0.3, weights=spread([0.0, 1, 1, 1, 1, 1], 4)
+    )
+    assert (other.kkt_free, other.kkt_zero) == (pytest.approx(0.2), pytest.approx(0.2))
+
+
+def test_excluded_edges_are_exactly_zero_and_unpenalized_ones_are_free():
+    S = tied_problem()
+    factor = np.ones(6)
+    factor[0], factor[5] = 0.0, np.inf
+    W = S.copy()
+    W[2, 3] = W[3, 2] = 0.0
+    penalty = TrimmedL1(0, penalty_factor=factor)
+    good = certify_graph(S, np.linalg.inv(W), penalty=penalty, alpha=0.01)
+    assert good.local_minimum is True
+    assert (good.n_edges, good.n_free) == (1, 1)
+    assert good.dual_gap < 1e-13
+    theta = np.linalg.inv(W)
+    theta[2, 3] = theta[3, 2] = 1e-20
+    bad = certify_graph(S, theta, penalty=penalty, alpha=0.01)
+    assert bad.local_minimum is False
+    assert "excluded" in bad.reason
+    assert bad.objective == bad.dual_gap == bad.kkt_residual == bad.stationarity == np.inf
+    for folded in (MCP(penalty_factor=factor), SCAD(penalty_factor=factor), L1(factor)):
+        assert certify_graph(S, np.linalg.inv(W), penalty=folded, alpha=0.01)
+        assert "excluded" in certify_graph(S, theta, penalty=folded, alpha=0.01).reason
 
 
 # -- scales -----------------------------------------------------------------------------------------------
@@ -205,6 +323,12 @@ def test_very_different_units_are_not_ill_conditioned():
     assert certificate.dual_gap < 1e-12
     assert certificate.smallest_eigenvalue == pytest.approx(1e-16, rel=1e-6)
     assert certificate.condition == pytest.approx((4 / 3) * 1e32, rel=1e-6)
+    # 1 / lambda_max(W), where the eigenvalues of Theta itself are lost in rounding.
+    W = np.array([[1.0, 0.5, 0.2], [0.5, 1.0, 0.3], [0.2, 0.3, 1.0]])
+    unit = np.array([1e-2, 1e10, 1e-7])
+    S = W * np.outer(unit, unit)
+    three = certify_graph(S, np.linalg.inv(W) / np.outer(unit, unit), penalty=TrimmedL1(3), alpha=1.0)
+    assert three.smallest_eigenvalue == pytest.approx(1 / np.linalg.eigvalsh(S)[-1], rel=1e-9)
 
 
 def test_rounding_that_hides_the_gradient_is_no_verdict():
