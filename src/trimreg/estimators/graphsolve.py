@@ -49,8 +49,9 @@ def solve_graphical(
     precision0 : array-like of shape (p, p), optional
         A positive definite matrix to start from.
     tol : float
-        ``"mm"`` stops at this duality gap, relative to ``max(1, |F|)``, of the weighted problem whose weights are
-        those of its own solution; the others when ``sqrt(T)`` is below ``tol`` times the largest correlation.
+        ``"mm"`` stops at this duality gap, relative to ``max(1, |F|)``, of the weighted problem whose weights
+        are those of its own solution; the others when ``sqrt(T)`` is below ``tol`` times the largest
+        correlation.
     max_iter : int, optional
         Steps; by default 1,000 for ``"mm"`` and 20,000 for the others.
     random_state : int, Generator or RandomState, optional

@@ -57,9 +57,9 @@ class GraphTask:
             step = self._at_most_h(outcome.step)
         except ArithmeticError:
             raise ValueError(
-                "the objective is unbounded below: the covariance matrix is singular on a set of variables whose "
-                f"edges are free. Lower h (now {self.problem.penalty.n_free}), raise alpha, or add a ridge with "
-                "shrinkage"
+                "the objective is unbounded below: the covariance matrix is singular on a set of variables "
+                f"whose edges are free. Lower h (now {self.problem.penalty.n_free}), raise alpha, or add a "
+                "ridge with shrinkage"
             ) from None
         return self.result(step, outcome.n_iter, outcome.history)
 
@@ -217,8 +217,8 @@ def check_covariance(S, names=None) -> tuple[np.ndarray, np.dtype]:
     if not (diagonal > 0).all():
         bad = int(np.flatnonzero(~(diagonal > 0))[0])
         raise ValueError(
-            f"S must have a positive diagonal; variable {_name(bad, names)} has variance {diagonal[bad]:.6g}. "
-            "A constant variable has no edges: drop it"
+            f"S must have a positive diagonal; variable {_name(bad, names)} has variance "
+            f"{diagonal[bad]:.6g}. A constant variable has no edges: drop it"
         )
     scale = np.sqrt(np.multiply.outer(diagonal, diagonal))
     if not (np.abs(S - S.T) <= 1e-6 * scale).all():
@@ -274,9 +274,9 @@ def check_safe_h(h: int, safe: int, always: int = 0, dependent=None, names=None)
         why = f" The {dependent.size} variables {listed} are {what}."
     never = f" and {always} edges that are never penalized" if always else ""
     raise ValueError(
-        f"h = {h}{never} may leave the objective without a minimum: the covariance matrix is singular on a set of "
-        f"variables that {safe + 1} free edges can join.{why} The largest safe h is {max(safe - always, 0)}; or "
-        "add a ridge, such as shrinkage=0.05"
+        f"h = {h}{never} may leave the objective without a minimum: the covariance matrix is singular on a "
+        f"set of variables that {safe + 1} free edges can join.{why} The largest safe h is "
+        f"{max(safe - always, 0)}; or add a ridge, such as shrinkage=0.05"
     )
 
 

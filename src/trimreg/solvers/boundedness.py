@@ -1,11 +1,12 @@
 r"""How many edges may go free before the objective of a graphical model has no minimum.
 
-Where a set of c variables is linearly dependent, S is singular on it. If all its :math:`c(c-1)/2` pairs are free,
-:math:`\Theta` can grow without end along the null vector: the trace and the penalty do not see it, and
+Where a set of c variables is linearly dependent, S is singular on it. If all its :math:`c(c-1)/2` pairs are
+free, :math:`\Theta` can grow without end along the null vector: the trace and the penalty do not see it, and
 :math:`-\log\det\Theta` falls for ever. With fewer free edges than the smallest dependent set has pairs, and
-variables otherwise in general position, there is a minimum: a graph in which every subgraph of more than r
-vertices has one with fewer than r neighbours has a maximum likelihood estimate for generic data of rank r, and
-a graph with fewer than :math:`r(r+1)/2` edges is one.
+variables otherwise in general position, there is a minimum: a graph whose vertices can be taken away one by
+one, each with fewer than r neighbours left, has a maximum likelihood estimate for generic data of rank r, and
+every graph with fewer than :math:`r(r+1)/2` edges is one: what could not be taken away would be more than r
+vertices with at least r neighbours each.
 
 References
 ----------

@@ -19,32 +19,18 @@ last solution. A trimmed penalty is then polished by exchanging edges (:mod:`tri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from ..penalties.base import largest_violation
 from .driver import Step
 from .graphinner import WeightedGraphSolver
+from .graphmm import Descent, descend
 from .graphproblem import GraphicalProblem
+from .graphsearch import exchange_edges
 from .homotopy import homotopy
 
 STARTS = ("mle", "shrunk", "diagonal", "glasso", "homotopy")
 _ROUGH = 1e-5  # relative duality gap of the solves of a search
 _SHRINKAGE = 0.2
-
-
-@dataclass
-class Descent:
-    """Where MM stands: a point and the weights whose problem it solves."""
-
-    theta: np.ndarray
-    weights: np.ndarray
-    gradient: np.ndarray
-    objective: float  # F / 2
-    gap: float  # of the weighted problem, relative to F
-    violation: float  # of the optimality conditions with the weights of the point itself
-    settled: bool  # whether these are the weights of the point itself, or as good
 
 
 def iterate(
@@ -53,8 +39,8 @@ def iterate(
     """MM from several starts, then exchanges of edges, then MM to the tolerance asked for.
 
     Stops when the weighted problem whose weights are those of its own solution is solved to a relative
-    duality gap of ``tol``; for penalties whose weights change without end (MCP, SCAD) when its conditions hold
-    within ``100 tol`` with the weights of the solution.
+    duality gap of ``tol``; for penalties whose weights change without end (MCP, SCAD) when its conditions
+    hold within ``100 tol`` with the weights of the solution.
 
     Parameters
     ----------
@@ -86,8 +72,6 @@ def iterate(
         ends.append(point)
     best = min(ends, key=_objective)
     if problem.penalty.n_free is not None and effort != "low":
-        from .graphsearch import exchange_edges
-
         for end in ends if effort == "high" else [best]:
             for point in exchange_edges(inner, end, effort, rough):
                 best = min(best, point, key=_objective)
@@ -106,26 +90,6 @@ def _step(point: Descent, converged=False) -> Step:
     message = f"relative duality gap {point.gap:.3g}, largest violation {point.violation:.3g}"
     series = {"gap": point.gap, "violation": point.violation}
     return Step(point.theta, point.weights, point.objective, converged, message, series=series)
-
-
-def descend(inner: WeightedGraphSolver, weights, theta, tol, max_steps=200):
-    """Yield the steps of MM from these weights until they are the weights of the solution."""
-    problem = inner.problem
-    penalty, alpha = problem.penalty, problem.alpha
-    before = np.inf
-    for _ in range(max_steps):
-        theta, gradient, loss, fit = inner.solve(theta, penalty.thresholds(weights, alpha), tol=tol)
-        objective = loss + penalty.value(theta, alpha)
-        following = problem.weights(theta, gradient)
-        violation = largest_violation(theta, gradient, penalty.thresholds(following, alpha))
-        rounding = 1e-13 * max(1.0, abs(objective))
-        settled = bool(np.array_equal(following, weights) or violation <= 100 * tol)
-        stalled = objective >= before - rounding
-        gap = fit.gap / max(1.0, abs(2 * objective + inner.shift))
-        yield Descent(theta, weights, gradient, objective, gap, violation, settled or stalled)
-        if settled or stalled:
-            return
-        weights, before = following, objective
 
 
 # -- starts --------------------------------------------------------------------------------------------

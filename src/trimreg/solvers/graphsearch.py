@@ -7,9 +7,9 @@ In units of ``F / 2`` an edge with slope g, value t, threshold :math:`\lambda` a
           \text{gain} = \begin{cases} g^2/(2q) & t = 0\\ \lambda|t| + \lambda^2/(2q) & \text{else} \end{cases}
 
 when a free one is penalized, or a penalized one freed, with all else fixed; :math:`q = W_{ii} W_{jj} +
-W_{ij}^2`. The least costly free edges are exchanged for as many of the most gainful penalized ones, MM goes on
-from there, and what lowers the objective is kept. A failed exchange is tried again with half as many edges, in the end
-with single ones, the most promising pairs first.
+W_{ij}^2`. The least costly free edges are exchanged for as many of the most gainful penalized ones, MM goes
+on from there, and what lowers the objective is kept. A failed exchange is tried again with half as many
+edges, in the end with single ones, the most promising pairs first.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from __future__ import annotations
 import numpy as np
 
 from .graphinner import WeightedGraphSolver
+from .graphmm import Descent, descend
 
 _TRIALS = {"medium": 30, "high": 100}
 _SINGLE = 10  # edges on either side among which single exchanges are tried
 
 
-def exchange_scores(inner: WeightedGraphSolver, point):
+def exchange_scores(inner: WeightedGraphSolver, point: Descent):
     """``(free, costs, penalized, gains)``: indices of edges, and what changing their weight is worth."""
     problem = inner.problem
     m = problem.n_edges
@@ -42,10 +43,8 @@ def exchange_scores(inner: WeightedGraphSolver, point):
     return free, costs, penalized, gains
 
 
-def exchange_edges(inner: WeightedGraphSolver, best, effort: str, tol: float):
+def exchange_edges(inner: WeightedGraphSolver, best: Descent, effort: str, tol: float):
     """Yield better and better points, the first from ``best``, until no exchange that is tried helps."""
-    from .graphical import descend
-
     size = max(1, min(64, inner.problem.penalty.n_free // 4))
     exchanges = _exchanges(inner, best, size)
     for _ in range(_TRIALS[effort]):
@@ -62,7 +61,7 @@ def exchange_edges(inner: WeightedGraphSolver, best, effort: str, tol: float):
 
 
 def _exchanges(inner, point, size):
-    """Yield ``(out, into)``, the edges to penalize and to free: ``size`` of them, half as many, ..., single ones."""
+    """Yield ``(out, into)``, edges to penalize and to free: ``size`` of them, half as many, ..., single ones."""
     free, costs, penalized, gains = exchange_scores(inner, point)
     order, counter = np.argsort(costs, kind="stable"), np.argsort(-gains, kind="stable")
     count = min(size, free.size, penalized.size)
