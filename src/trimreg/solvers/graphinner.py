@@ -1,11 +1,12 @@
 r"""The inner problem of a graphical model: one weighted graphical lasso, screened into blocks.
 
-If the variables fall into groups such that :math:`|S_{ij}| \le \lambda_{ij}` for every pair across groups, the
-solution is block diagonal, and so are its blocks the solutions of the problems within the groups: with
+If the variables fall into groups such that :math:`|S_{ij}| \le \lambda_{ij}` for every pair across groups,
+the solution is block diagonal, and its blocks are the solutions of the problems within the groups: with
 :math:`\Theta_{ij} = 0` and :math:`W_{ij} = 0` across groups the conditions :math:`|S_{ij} - W_{ij}| \le
 \lambda_{ij}` hold, and those within a group do not see the others. This is the rule of Witten, Friedman and
-Simon (2011) and of Mazumder and Hastie (2012), for a matrix of weights: a free pair, :math:`\lambda_{ij} = 0`,
-joins its ends unless :math:`S_{ij}` is exactly 0, and an excluded one, :math:`\lambda_{ij} = \infty`, never does.
+Simon (2011) and of Mazumder and Hastie (2012), for a matrix of weights: a free pair, :math:`\lambda_{ij} =
+0`, joins its ends unless :math:`S_{ij}` is exactly 0, and an excluded one, :math:`\lambda_{ij} = \infty`,
+never does.
 """
 
 from __future__ import annotations

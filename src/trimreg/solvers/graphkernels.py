@@ -1,6 +1,7 @@
 r"""The weighted graphical lasso, compiled: proximal Newton with coordinate descent inside.
 
-.. math:: \min_{\Theta \succ 0}\; \mathrm{tr}(S\Theta) - \log\det\Theta + \sum_{i \ne j} \lambda_{ij} |\Theta_{ij}|
+.. math:: \min_{\Theta \succ 0}\; \mathrm{tr}(S\Theta) - \log\det\Theta
+          + \sum_{i \ne j} \lambda_{ij} |\Theta_{ij}|
 
 With :math:`W = \Theta^{-1}` a step minimizes the quadratic model
 

@@ -3,10 +3,10 @@ r"""The graphical problem in the coordinates that every solver takes.
 .. math:: \min_{\Theta \succ 0}\; F(\Theta) = \mathrm{tr}(S\Theta) - \log\det\Theta
           + 2 \sum_{i < j} P_\alpha(\Theta_{ij})
 
-The vector ``theta`` holds the edges, that is the entries above the diagonal row by row, and then the diagonal,
-which is never penalized. The first-order solvers see ``F / 2`` as a function of it, in which the slope of an
-edge is simply :math:`S_{ij} - W_{ij}` with :math:`W = \Theta^{-1}`. S is a correlation matrix: the scales of the
-variables are taken out before, and put into the factors of the penalty.
+The vector ``theta`` holds the edges, that is the entries above the diagonal row by row, and then the
+diagonal, which is never penalized. The first-order solvers see ``F / 2`` as a function of it, in which the
+slope of an edge is simply :math:`S_{ij} - W_{ij}` with :math:`W = \Theta^{-1}`. S is a correlation matrix: the
+scales of the variables are taken out before, and put into the factors of the penalty.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class GraphicalProblem:
     >>> import numpy as np
     >>> from trimreg.penalties import TrimmedL1
     >>> from trimreg.solvers.graphproblem import GraphicalProblem
-    >>> problem = GraphicalProblem(np.array([[1.0, 0.6], [0.6, 1.0]]), TrimmedL1(h=1).bind(1).extended(2), 0.5)
+    >>> S, penalty = np.array([[1.0, 0.6], [0.6, 1.0]]), TrimmedL1(h=1).bind(1).extended(2)
+    >>> problem = GraphicalProblem(S, penalty, alpha=0.5)
     >>> problem.vector(np.linalg.inv(problem.S)).round(4)
     array([-0.9375,  1.5625,  1.5625])
     >>> round(problem.objective(problem.vector(np.linalg.inv(problem.S))), 4)

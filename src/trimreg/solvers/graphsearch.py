@@ -61,7 +61,7 @@ def exchange_edges(inner: WeightedGraphSolver, best: Descent, effort: str, tol: 
 
 
 def _exchanges(inner, point, size):
-    """Yield ``(out, into)``, edges to penalize and to free: ``size`` of them, half as many, ..., single ones."""
+    """Yield ``(out, into)``, edges to penalize and to free: ``size`` of them, half as many, ..., one."""
     free, costs, penalized, gains = exchange_scores(inner, point)
     order, counter = np.argsort(costs, kind="stable"), np.argsort(-gains, kind="stable")
     count = min(size, free.size, penalized.size)
