@@ -5,8 +5,8 @@ r"""The graphical problem in the coordinates that every solver takes.
 
 The vector ``theta`` holds the edges, that is the entries above the diagonal row by row, and then the
 diagonal, which is never penalized. The first-order solvers see ``F / 2`` as a function of it, in which the
-slope of an edge is simply :math:`S_{ij} - W_{ij}` with :math:`W = \Theta^{-1}`. S is a correlation matrix: the
-scales of the variables are taken out before, and put into the factors of the penalty.
+slope of an edge is simply :math:`S_{ij} - W_{ij}` with :math:`W = \Theta^{-1}`. S is a correlation matrix:
+the scales of the variables are taken out before, and put into the factors of the penalty.
 """
 
 from __future__ import annotations
