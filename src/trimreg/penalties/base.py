@@ -31,6 +31,8 @@ class PenaltyProtocol(Protocol):
     norm: Norm
     #: Whether ``weights`` are those of a majorizer, so that MM can take the penalty.
     majorizes: bool
+    #: Whether they are the same everywhere, so that the penalty is convex.
+    constant_weights: bool
 
     def value(self, theta: np.ndarray, alpha: float) -> float: ...
 
@@ -75,6 +77,7 @@ class Penalty:
 
     n_free: int | None = None
     majorizes: bool = True
+    constant_weights: bool = False
 
     def __init__(self, penalty_factor=None, *, groups=None, q=2):
         self.penalty_factor = penalty_factor

@@ -18,6 +18,8 @@ class L1(Penalty):
     1.5
     """
 
+    constant_weights = True
+
     def _value(self, size, alpha, factor):
         return alpha * np.dot(factor, size)
 

@@ -80,6 +80,11 @@ class TrimmedL1(Penalty):
         """h as a count, at most the number of features that have a penalty to be freed from."""
         return min(self._h, self._regular.size)
 
+    @property
+    def constant_weights(self) -> bool:
+        """Whether all or none go free."""
+        return self.n_free in (0, self._regular.size)
+
     def freeing(self, h: int) -> TrimmedL1:
         """The same bound penalty with another h."""
         other = copy.copy(self)

@@ -63,6 +63,11 @@ def iterate(
         With the series ``gap`` and ``violation``. The objective is that of the best point so far.
     """
     inner = WeightedGraphSolver(problem, shift)
+    if problem.penalty.constant_weights:
+        theta = inner.null if theta0 is None else theta0
+        for point in descend(inner, _weights_at(problem, inner.null), theta, tol):
+            yield _step(point, point.gap <= tol)
+        return
     rough = max(_ROUGH, tol)
     ends = []
     for weights, theta in _starting_weights(inner, theta0, start, effort):
@@ -103,7 +108,7 @@ def start_names(problem: GraphicalProblem, start, effort: str) -> tuple[str, ...
     if problem.penalty.n_free is None:
         names = ("glasso",) if effort == "low" else ("glasso", inverse)
     elif effort == "low":
-        names = (inverse,)
+        names = ("homotopy",)
     elif effort == "medium":
         names = ("homotopy", "shrunk")
     else:

@@ -321,7 +321,7 @@ def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps):
     size = float(starts[p])
     one_sweep = 3.0 * size * p
     one_face = size**3 / 24.0 + 4.0 * size**2 + 4e4  # by measurement, in units of a step of a sweep
-    before = np.inf
+    before, at_last_face, fruitless = np.inf, np.inf, 0
     for count in range(max_sweeps):
         largest = sweep(S, threshold, Theta, W, rows, starts, D, U)
         rate = largest / before if before > 0.0 else 0.0
@@ -331,6 +331,12 @@ def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps):
         if count >= 3 and size <= FACE_AT_MOST:
             left = np.log(largest / (0.1 * goal)) / -np.log(rate) if 0.0 < rate < 1.0 else np.inf
             if left * one_sweep > one_face:
+                # Where W is all but singular the Hessian is too much so to be solved with: what a sweep then
+                # still moves is rounding, and will not get smaller.
+                fruitless = fruitless + 1 if largest > 0.5 * at_last_face else 0
+                if fruitless > 1:
+                    break
+                at_last_face = largest
                 for _ in range(20):
                     if not face_step(S, threshold, Theta, W, rows, starts, D):
                         break
