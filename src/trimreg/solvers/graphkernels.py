@@ -139,6 +139,15 @@ def largest_diagonal(matrix):
 
 
 @njit(cache=True)
+def rounding_of(objective, Theta):
+    """What of the objective is rounding; its terms are about as large as the diagonal of Theta."""
+    trace = 0.0
+    for j in range(Theta.shape[0]):
+        trace += Theta[j, j]
+    return max(1e-14 * max(1.0, abs(objective)), 2e-16 * trace)
+
+
+@njit(cache=True)
 def log_det(factor):
     """The log determinant of the matrix that has this Cholesky factor."""
     total = 0.0
@@ -321,7 +330,7 @@ def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps):
     size = float(starts[p])
     one_sweep = 3.0 * size * p
     one_face = size**3 / 24.0 + 4.0 * size**2 + 4e4  # by measurement, in units of a step of a sweep
-    before, at_last_face, fruitless = np.inf, np.inf, 0
+    before, at_last_face, fruitless, blocked = np.inf, np.inf, 0, False
     for count in range(max_sweeps):
         largest = sweep(S, threshold, Theta, W, rows, starts, D, U)
         rate = largest / before if before > 0.0 else 0.0
@@ -333,12 +342,13 @@ def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps):
             if left * one_sweep > one_face:
                 # Where W is all but singular the Hessian is too much so to be solved with: what a sweep then
                 # still moves is rounding, and will not get smaller.
-                fruitless = fruitless + 1 if largest > 0.5 * at_last_face else 0
+                fruitless = fruitless + 1 if largest > 0.5 * at_last_face and not blocked else 0
                 if fruitless > 1:
                     break
                 at_last_face = largest
                 for _ in range(20):
-                    if not face_step(S, threshold, Theta, W, rows, starts, D):
+                    blocked = face_step(S, threshold, Theta, W, rows, starts, D)
+                    if not blocked:
                         break
                 U = product(D, W)
                 before = np.inf
@@ -360,6 +370,16 @@ def descent(S, threshold, Theta, W, D):
 
 
 @njit(cache=True)
+def all_free(threshold):
+    """Whether no edge is penalized."""
+    for i in range(threshold.shape[0]):
+        for j in range(i):
+            if threshold[i, j] != 0.0:
+                return False
+    return True
+
+
+@njit(cache=True)
 def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
     """The weighted graphical lasso from a positive definite Theta; S has a unit diagonal.
 
@@ -375,6 +395,10 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
     """
     p = S.shape[0]
     rows, starts = np.empty(p * (p + 1) // 2, dtype=np.int32), np.empty(p + 1, dtype=np.int64)
+    if all_free(threshold):  # the inverse of S, which Newton steps would reach one digit at a time
+        factor, positive = factored(S)
+        if positive:
+            Theta = inverted(factor)
     factor, positive = factored(Theta)
     if not positive:
         Theta = np.eye(p)
@@ -398,7 +422,7 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
         slope = descent(S, threshold, Theta, W, D)
         # The gap is of the order of the violation, the objective of its square: near the end the gap still
         # falls where the objective shows nothing but rounding. A few such steps are taken on trust.
-        rounding = 1e-14 * max(1.0, abs(objective))
+        rounding = rounding_of(objective, Theta)
         silent = silent + 1 if -slope <= rounding else 0
         step, accepted = 1.0, False
         while silent <= 3 and step > 1e-12 and slope < 0.0:
