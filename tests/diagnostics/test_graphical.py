@@ -312,18 +312,22 @@ def test_a_clipped_dual_point_that_is_not_positive_definite_moves_to_a_feasible_
 
 
 def test_the_way_to_a_feasible_point_is_searched():
-    S, theta = far_point()
+    def log_det(W):
+        return -loss(np.zeros((4, 4)), W)  # -inf where W is not positive definite
+
+    rng, grid, inner = np.random.default_rng(12), np.linspace(0, 1, 101), 0
     rows, cols = np.triu_indices(4, 1)
-    s, clipped = S[rows, cols], np.clip((S - np.linalg.inv(theta))[rows, cols], -1.0, 1.0)
-    common = min(1.0, np.min(1 / np.abs(s))) * s
-    highest = -np.inf
-    for goal in (common, np.clip(s, -1.0, 1.0)):
-        for t in np.linspace(0, 1, 1001):
-            sign, log_det = np.linalg.slogdet(S - spread((1 - t) * clipped + t * goal, 4))
-            if np.linalg.eigvalsh(S - spread((1 - t) * clipped + t * goal, 4))[0] > 0:
-                highest = max(highest, sign * log_det)
-    found = certify_graph(S, theta, penalty=L1(), alpha=1.0).dual_objective - 4
-    assert highest - 1e-12 <= found <= highest + 1e-4
+    for alpha in 100 * [0.05, 0.2, 1.0]:
+        S, theta = covariance(rng, 4, n=5), np.linalg.inv(covariance(rng, 4))
+        s, clipped = S[rows, cols], np.clip((S - np.linalg.inv(theta))[rows, cols], -alpha, alpha)
+        if np.linalg.eigvalsh(S - spread(clipped, 4))[0] > 0:
+            continue
+        goals = min(1.0, np.min(alpha / np.abs(s))) * s, np.clip(s, -alpha, alpha)
+        ways = [[log_det(S - spread((1 - t) * clipped + t * goal, 4)) for t in grid] for goal in goals]
+        found = certify_graph(S, theta, penalty=L1(), alpha=alpha).dual_objective - 4
+        assert np.max(ways) - 1e-12 <= found <= np.max(ways) + 0.1
+        inner += bool(np.max(ways) > max(way[-1] for way in ways) + 1e-2)
+    assert inner > 0  # where neither end is the best
 
 
 @pytest.mark.parametrize(
