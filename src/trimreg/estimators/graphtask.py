@@ -136,8 +136,9 @@ def prepare_graph(
     check_semidefinite(R)
     safe_h, dependent = largest_safe_h(R)
     levels = bound.levels(1.0)
-    always = int(np.count_nonzero(levels == 0)) if alpha != 0 else levels.size
-    check_safe_h(bound.n_free or 0, safe_h, always, dependent, names)
+    # Without a penalty all edges but the excluded ones are free, whatever h is.
+    always = int(np.count_nonzero(levels == 0 if alpha != 0 else np.isfinite(levels)))
+    check_safe_h((bound.n_free or 0) if alpha != 0 else 0, safe_h, always, dependent, names)
     if precision0 is not None:
         precision0 = check_precision(precision0, p)
 
@@ -188,10 +189,8 @@ def bind_edges(penalty: Penalty, p: int) -> Penalty:
     try:
         return penalty.bind(count)
     except ValueError as error:
-        if "number of features" not in str(error):
-            raise
         message = str(error).replace("the number of features", "the number of pairs p(p-1)/2 =")
-        raise ValueError(message) from None
+        raise ValueError(message.replace("feature", "pair")) from None
 
 
 def check_shrinkage(shrinkage) -> float:
