@@ -22,6 +22,7 @@ from trimreg import (
     MultiTaskTrimmedLasso,
     TrimmedCoxRegressor,
     TrimmedGammaRegressor,
+    TrimmedGraphicalLasso,
     TrimmedGroupLasso,
     TrimmedHuberRegressor,
     TrimmedL1,
@@ -112,12 +113,21 @@ ESTIMATORS = [
     MEstimator(penalty=TrimmedL1(h=1), alpha=0.1, standardize=True, solver_options={"effort": "high"}),
 ]
 
+GRAPHS = [
+    TrimmedGraphicalLasso(),
+    TrimmedGraphicalLasso(kind="spearman"),
+    TrimmedGraphicalLasso(kind="kendall", warm_start=True),
+    TrimmedGraphicalLasso(transform="npn"),
+    TrimmedGraphicalLasso(penalty="mcp", alpha=0.1),
+    TrimmedGraphicalLasso(h=0.5, alpha=0.1, standardize=True, assume_centered=True),
+]
 
-def failures(estimator):
+
+def failures(estimator, at_least=50):
     """The checks of scikit-learn that fail, with their exceptions."""
     results = check_estimator(estimator, on_skip=None, on_fail=None)
     assert {r["check_name"] for r in results if r["status"] == "skipped"} <= SKIPPED
-    assert len(results) >= 50
+    assert len(results) >= at_least
     return {r["check_name"]: r["exception"] for r in results if r["status"] not in ("passed", "skipped")}
 
 
@@ -129,6 +139,11 @@ def test_check_estimator(estimator):
 @pytest.mark.parametrize("estimator", MODELS, ids=repr)
 def test_check_estimator_of_every_model(estimator):
     assert set(failures(estimator)) == set()
+
+
+@pytest.mark.parametrize("estimator", GRAPHS, ids=repr)
+def test_check_estimator_of_graphs(estimator):
+    assert failures(estimator, at_least=40) == {}  # fewer of them, for there is no y
 
 
 @pytest.mark.parametrize("estimator", [CoxOfPlainTimes(), TrimmedLasso(n_outliers=1)], ids=repr)

@@ -30,6 +30,7 @@ class GraphTask:
     shift: float  # the objective in the user's units less that of the correlation matrix
     exact: bool  # whether at most h edges may be nonzero
     safe_h: int
+    units: np.ndarray | None = None  # of the edges and the diagonal, in which a numeric alpha is meant
     start: np.ndarray | None = None
 
     def at(self, *, h=None, alpha=None, start=None) -> GraphTask:
@@ -39,9 +40,20 @@ class GraphTask:
             check_safe_h(h, self.safe_h)
             problem = problem.freeing(h)
         exact = self.exact if alpha is None else alpha == "exact"
+        if self.units is not None and exact != self.exact:
+            penalty = problem.penalty.rescaled(1.0 / self.units if exact else self.units)
+            problem = replace(problem, penalty=penalty)
         if alpha is not None:
             problem = problem.at(_alpha(problem, alpha))
         return replace(self, problem=problem, exact=exact, start=start)
+
+    @property
+    def alpha(self) -> float:
+        """The alpha in the user's units. The exact one is above the threshold in these, too."""
+        problem = self.problem
+        if self.units is None or not self.exact:
+            return problem.alpha
+        return _alpha(replace(problem, penalty=problem.penalty.rescaled(self.units)), "exact")
 
     def steps(self):
         problem, start = self.problem, self.start
@@ -97,7 +109,7 @@ class GraphTask:
             converged=bool(step.converged),
             history=history,
             message=step.message,
-            alpha=problem.alpha,
+            alpha=self.alpha,
         )
 
     def theta(self, precision) -> np.ndarray:
@@ -142,9 +154,14 @@ def prepare_graph(
     if precision0 is not None:
         precision0 = check_precision(precision0, p)
 
-    rows, columns = np.triu_indices(p, 1)
-    in_scale = bound if standardize else bound.rescaled(deviation[rows] * deviation[columns])
-    problem = GraphicalProblem(R, in_scale.extended(p), 0.0)
+    units = None
+    if not standardize:
+        rows, columns = np.triu_indices(p, 1)
+        units = np.append(deviation[rows] * deviation[columns], np.ones(p))
+    # The best graph of h edges is the same in all units, so that the search for it is done without them.
+    in_units = units is not None and alpha != "exact"
+    edges = bound.extended(p)
+    problem = GraphicalProblem(R, edges.rescaled(units) if in_units else edges, 0.0)
     task = GraphTask(
         problem=problem.at(_alpha(problem, alpha)),
         solver=spec,
@@ -155,6 +172,7 @@ def prepare_graph(
         shift=0.0 if standardize else 2.0 * float(np.log(deviation).sum()),
         exact=alpha == "exact",
         safe_h=safe_h - always if alpha != 0 else safe_h,
+        units=units,
     )
     return task if precision0 is None else replace(task, start=task.theta(precision0))
 
@@ -219,7 +237,7 @@ def check_covariance(S, names=None) -> tuple[np.ndarray, np.dtype]:
             f"S must have a positive diagonal; variable {_name(bad, names)} has variance "
             f"{diagonal[bad]:.6g}. A constant variable has no edges: drop it"
         )
-    scale = np.sqrt(np.multiply.outer(diagonal, diagonal))
+    scale = np.multiply.outer(np.sqrt(diagonal), np.sqrt(diagonal))
     if not (np.abs(S - S.T) <= 1e-6 * scale).all():
         i, j = (int(k) for k in np.unravel_index(np.argmax(np.abs(S - S.T) / scale), S.shape))
         raise ValueError(f"S must be symmetric; S[{i}, {j}] = {S[i, j]:.6g} and S[{j}, {i}] = {S[j, i]:.6g}")
