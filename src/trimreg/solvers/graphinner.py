@@ -15,10 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .boundedness import smallest_dependent_set
 from .graphproblem import GraphicalProblem
 
 _MAX_NEWTON = 200
 _MAX_SWEEPS = 50
+_LARGE = 1e6  # a diagonal entry of Theta; what S leaves of that variable unexplained is its inverse
 
 
 class GraphFit(NamedTuple):
@@ -88,7 +90,8 @@ def solve_weighted(S, threshold, Theta=None, *, shift=0.0, tol=1e-8, screen=True
         T, W, objective, gap, violation, n_iter, status = kernels.minimize_weighted(
             S, threshold, Theta, shift, tol, _MAX_NEWTON, _MAX_SWEEPS
         )
-        return GraphFit(T, W, objective, gap, violation, n_iter, 1, status == kernels.UNBOUNDED)
+        unbounded = status == kernels.UNBOUNDED or _runs_away(S, threshold, T, gap)
+        return GraphFit(T, W, objective, gap, violation, n_iter, 1, unbounded)
     full, inverse = np.zeros((p, p)), np.zeros((p, p))
     gap, violation, n_iter, unbounded = 0.0, 0.0, 0, False
     single = np.concatenate([block for block in blocks if block.size == 1] or [np.zeros(0, dtype=np.intp)])
@@ -107,8 +110,19 @@ def solve_weighted(S, threshold, Theta=None, *, shift=0.0, tol=1e-8, screen=True
         gap += one_gap
         violation = max(violation, one_violation)
         n_iter = max(n_iter, steps)
-        unbounded = unbounded or status == kernels.UNBOUNDED
+        unbounded |= status == kernels.UNBOUNDED or _runs_away(S[square], threshold[square], T, one_gap)
     return GraphFit(full, inverse, objective, gap, violation, n_iter, len(blocks), unbounded)
+
+
+def _runs_away(S, threshold, Theta, gap) -> bool:
+    """Whether Theta is on its way to infinity: the dual has no point, and S is singular where edges are free.
+
+    Rounding brings the steps to a stop long before Theta is infinite.
+    """
+    if np.isfinite(gap) or np.diagonal(Theta).max() < _LARGE:
+        return False
+    free = threshold[np.triu_indices_from(threshold, 1)] == 0
+    return bool(free.any()) and smallest_dependent_set(S) is not None
 
 
 def certified(S, threshold, Theta, shift=0.0) -> tuple[np.ndarray, float, float]:

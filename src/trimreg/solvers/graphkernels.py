@@ -30,6 +30,7 @@ SMALL = 24  # up to this size plain loops are faster than a call of LAPACK
 
 CONVERGED, OUT_OF_STEPS, STUCK, UNBOUNDED = 0, 1, 2, 3
 _LARGEST = 1e14  # a diagonal entry (in units of 1/S_ii) beyond which the problem is taken for unbounded
+_FAR, _FAR_STEPS = 1e7, 40  # beyond it rounding slows Theta down on its way to infinity: so many steps there
 
 
 def _lapack_factor(matrix):
@@ -397,15 +398,17 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
     rows, starts = np.empty(p * (p + 1) // 2, dtype=np.int32), np.empty(p + 1, dtype=np.int64)
     if all_free(threshold):  # the inverse of S, which Newton steps would reach one digit at a time
         factor, positive = factored(S)
-        if positive:
-            Theta = inverted(factor)
+        inverse = inverted(factor) if positive else Theta
+        if not positive or largest_diagonal(inverse) > _LARGEST:
+            return np.eye(p), np.eye(p), -np.inf, np.inf, np.inf, 0, UNBOUNDED
+        Theta = inverse
     factor, positive = factored(Theta)
     if not positive:
         Theta = np.eye(p)
         factor = np.eye(p)
     W = inverted(factor)
     objective = value(S, threshold, Theta, factor)
-    fall, gap, silent, n_iter = np.inf, np.inf, 0, 0
+    fall, gap, silent, far, n_iter = np.inf, np.inf, 0, 0, 0
     while True:
         violation = conditions(S, threshold, Theta, W, rows, starts)
         room = tol * max(1.0, abs(objective + shift))
@@ -440,5 +443,9 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
         fall = objective - trial_objective
         Theta, factor, objective = trial, trial_factor, trial_objective
         W = inverted(factor)
-        if largest_diagonal(Theta) > _LARGEST:
+        largest = largest_diagonal(Theta)
+        if largest > _LARGEST:
             return Theta, W, objective, np.inf, violation, n_iter, UNBOUNDED
+        far = far + 1 if largest > _FAR else 0
+        if far == _FAR_STEPS and dual_value(S, threshold, W) == -np.inf:
+            return Theta, W, objective, np.inf, violation, n_iter, STUCK
