@@ -63,16 +63,16 @@ def test_no_penalty_at_all_whatever_h_is():
         np.testing.assert_allclose(model.precision_, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_no_penalty_with_an_edge_excluded_in_singular_data():
-    X = mixed(0, n=30, p=3)
-    X[:, 2] = X[:, 0]
-    factor = np.ones((3, 3))
-    factor[0, 2] = factor[2, 0] = np.inf  # the only edge that would make the objective unbounded
-    S = empirical_covariance(X)
-    with pytest.raises(ValueError, match="copies of each other"):
-        solve_graphical(S, penalty=TrimmedL1(0), alpha=0.0)
-    with pytest.raises(ValueError, match="copies of each other"):
-        solve_graphical(S, penalty=TrimmedL1(0, factor), alpha=0.0)  # two edges of three may still join them
+def test_no_penalty_in_singular_data_with_edges_excluded():
+    X = mixed(0, n=3, p=4)  # of rank 2: three variables are dependent, joined by three edges
+    factor = np.full(6, np.inf)
+    factor[[0, 5]] = 1.0
+    model = TrimmedGraphicalLasso(h=0, alpha=0.0, penalty_factor=factor).fit(X)
+    assert pairs_of(model) == {(0, 1), (2, 3)}
+    factor[1] = 1.0
+    for penalty_factor in (factor, None):
+        with pytest.raises(ValueError, match="linearly dependent"):
+            TrimmedGraphicalLasso(h=0, alpha=0.0, penalty_factor=penalty_factor).fit(X)
 
 
 def test_no_edges_at_all():
