@@ -25,12 +25,13 @@ from .driver import Step
 from .graphinner import WeightedGraphSolver
 from .graphmm import Descent, descend
 from .graphproblem import GraphicalProblem
-from .graphsearch import exchange_edges
+from .graphsearch import exchange_edges, kicked
 from .homotopy import homotopy
 
 STARTS = ("mle", "shrunk", "diagonal", "glasso", "homotopy")
 _ROUGH = 1e-5  # relative duality gap of the solves of a search
 _SHRINKAGE = 0.2
+_SMALL = 50  # variables; with more, medium effort tries two starts
 
 
 def iterate(
@@ -48,8 +49,8 @@ def iterate(
     theta0 : ndarray, optional
         A point whose weights to start from, before all other starts.
     tol : float
-    rng : ignored
-        The method draws nothing at random.
+    rng : numpy.random.Generator, optional
+        For the kicks of high effort.
     effort : {"low", "medium", "high"}
         How many starts, and how long edges are exchanged.
     start : "auto", str or sequence of str
@@ -62,6 +63,7 @@ def iterate(
     Step
         With the series ``gap`` and ``violation``. The objective is that of the best point so far.
     """
+    rng = np.random.default_rng(0) if rng is None else rng
     inner = WeightedGraphSolver(problem, shift)
     if problem.penalty.constant_weights:
         theta = inner.null if theta0 is None else theta0
@@ -77,14 +79,34 @@ def iterate(
         ends.append(point)
     best = min(ends, key=_objective)
     if problem.penalty.n_free is not None and effort != "low":
-        for end in ends if effort == "high" else [best]:
-            for point in exchange_edges(inner, end, effort, rough):
-                best = min(best, point, key=_objective)
-                yield _step(best)
+        for best in _polish(inner, ends, effort, rng, rough):
+            yield _step(best)
     for point in descend(inner, best.weights, best.theta, tol):
         best = point
         converged = point.settled and point.gap <= tol
         yield _step(best, converged)
+
+
+def _polish(inner, ends, effort, rng, tol):
+    """Exchange edges from the lowest ends of the starts, then, with high effort, after kicks; yield the best.
+
+    A solve of a small graph takes next to nothing, and small graphs of strongly correlated variables have many
+    local minima: the smaller the graph, the more is tried.
+    """
+    ends = sorted(ends, key=_objective)
+    best, p = ends[0], inner.problem.p
+    trials = max(30, 3000 // p)
+    kicks = 0 if effort == "medium" else max(5, 300 // p)
+    if effort == "medium":
+        ends = ends[: max(1, 100 // p)]
+    for turn in range(len(ends) + kicks):
+        end = ends[turn] if turn < len(ends) else kicked(inner, best, rng, tol)
+        if end is None:
+            return
+        for point in [end, *exchange_edges(inner, end, trials, tol)]:
+            if point.objective < best.objective:
+                best = point
+                yield best
 
 
 def _objective(point: Descent) -> float:
@@ -109,7 +131,7 @@ def start_names(problem: GraphicalProblem, start, effort: str) -> tuple[str, ...
         names = ("glasso",) if effort == "low" else ("glasso", inverse)
     elif effort == "low":
         names = ("homotopy",)
-    elif effort == "medium":
+    elif effort == "medium" and problem.p > _SMALL:
         names = ("homotopy", "shrunk")
     else:
         names = ("homotopy", inverse, "shrunk", "glasso", "diagonal")

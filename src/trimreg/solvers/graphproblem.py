@@ -75,17 +75,18 @@ class GraphicalProblem:
     # -- between vectors and matrices --------------------------------------------------------------
 
     @cached_property
-    def _pairs(self):
+    def pairs(self):
+        """Rows and columns of the edges."""
         return np.triu_indices(self.p, 1)
 
     def vector(self, matrix: np.ndarray) -> np.ndarray:
         """Edges and diagonal of a symmetric matrix."""
-        return np.concatenate([matrix[self._pairs], np.diagonal(matrix)])
+        return np.concatenate([matrix[self.pairs], np.diagonal(matrix)])
 
     def matrix(self, theta: np.ndarray) -> np.ndarray:
         """The symmetric matrix with these edges and this diagonal."""
         matrix = np.zeros((self.p, self.p))
-        matrix[self._pairs] = theta[: self.n_edges]
+        matrix[self.pairs] = theta[: self.n_edges]
         matrix += matrix.T
         np.fill_diagonal(matrix, theta[self.n_edges :])
         return matrix
@@ -138,4 +139,4 @@ class GraphicalProblem:
         """
         factor = self.penalty.levels(1.0)[: self.n_edges]
         regular = (factor > 0) & np.isfinite(factor)
-        return float(np.max((1.0 + np.abs(self.S[self._pairs][regular])) / factor[regular], initial=0.0))
+        return float(np.max((1.0 + np.abs(self.S[self.pairs][regular])) / factor[regular], initial=0.0))

@@ -1,15 +1,19 @@
 r"""Exchanges of edges: free edges that are worth little for penalized ones that would gain much.
 
-In units of ``F / 2`` an edge with slope g, value t, threshold :math:`\lambda` and curvature q is worth
+In units of ``F / 2``, with :math:`\lambda` the threshold of an edge that is penalized and t its entry in Theta:
 
-.. math:: \text{cost} = \begin{cases} q t^2/2 & |t| \le \lambda/q\\ \lambda|t| - \lambda^2/(2q) & \text{else}
-          \end{cases} \qquad\qquad
-          \text{gain} = \begin{cases} g^2/(2q) & t = 0\\ \lambda|t| + \lambda^2/(2q) & \text{else} \end{cases}
+- *Freeing* a penalized edge lets :math:`W_{ij} = w` go to :math:`S_{ij} = s`. If the entries of Theta at i and j
+  alone adapt (a step of iterative proportional fitting), that gains
 
-when a free one is penalized, or a penalized one freed, with all else fixed; :math:`q = W_{ii} W_{jj} +
-W_{ij}^2`. The least costly free edges are exchanged for as many of the most gainful penalized ones, MM goes
-on from there, and what lowers the objective is kept. A failed exchange is tried again with half as many
-edges, in the end with single ones, the most promising pairs first.
+  .. math:: \lambda |t| + \frac{1 - s w}{1 - w^2} - 1 + \frac12 \log \frac{1 - w^2}{1 - s^2} .
+
+- *Penalizing* a free edge takes it to zero if it is small, which costs :math:`-\frac12 \log(1 - \rho^2)` with
+  its partial correlation :math:`\rho` if all else adapts freely. If :math:`|t| > \lambda / q` it only shrinks,
+  at a cost of :math:`\lambda |t| - \lambda^2 / (2 q)`; :math:`1/q = \Theta_{ii} \Theta_{jj} + t^2`.
+
+Both are estimates from below of what MM finds. The least costly free edges are exchanged for as many of the
+most gainful penalized ones, MM goes on from there, and what lowers the objective is kept. A failed exchange is
+tried again with half as many edges, in the end with single ones, the most promising pairs first.
 """
 
 from __future__ import annotations
@@ -19,45 +23,63 @@ import numpy as np
 from .graphinner import WeightedGraphSolver
 from .graphmm import Descent, descend
 
-_TRIALS = {"medium": 30, "high": 100}
 _SINGLE = 10  # edges on either side among which single exchanges are tried
+_BELOW_ONE = 1.0 - 1e-12
 
 
 def exchange_scores(inner: WeightedGraphSolver, point: Descent):
     """``(free, costs, penalized, gains)``: indices of edges, and what changing their weight is worth."""
     problem = inner.problem
     m = problem.n_edges
-    rows, columns = np.triu_indices(problem.p, 1)
-    theta, slope = point.theta[:m], point.gradient[:m]
-    W = problem.S[rows, columns] - slope
-    q = 1.0 + W**2  # W_ii = S_ii = 1
+    rows, columns = problem.pairs
+    size, slope, diagonal = np.abs(point.theta[:m]), point.gradient[:m], point.theta[m:]
     level = problem.penalty.levels(problem.alpha)[:m]
     regular = (level > 0) & np.isfinite(level)
     free = np.flatnonzero(regular & (point.weights[:m] == 0))
     penalized = np.flatnonzero(regular & (point.weights[:m] > 0))
-    size, lam, curvature = np.abs(theta[free]), level[free], q[free]
-    costs = np.where(size <= lam / curvature, curvature * size**2 / 2, lam * size - lam**2 / (2 * curvature))
-    size, lam, curvature = np.abs(theta[penalized]), level[penalized], q[penalized]
-    zero = slope[penalized] ** 2 / (2 * curvature)
-    gains = np.where(size == 0, zero, lam * size + lam**2 / (2 * curvature))
-    return free, costs, penalized, gains
+
+    scale = diagonal[rows[free]] * diagonal[columns[free]]
+    t, lam, inverse_q = size[free], level[free], scale + size[free] ** 2
+    to_zero = -0.5 * np.log1p(-np.minimum(t**2 / scale, _BELOW_ONE))
+    costs = np.where(t <= lam * inverse_q, to_zero, lam * t - lam**2 * inverse_q / 2)
+
+    s = problem.S[rows[penalized], columns[penalized]]
+    w = s - slope[penalized]
+    s2, w2 = np.minimum(s**2, _BELOW_ONE), np.minimum(w**2, _BELOW_ONE)
+    fitted = (1.0 - s * w) / (1.0 - w2) - 1.0 + 0.5 * np.log((1.0 - w2) / (1.0 - s2))
+    return free, costs, penalized, level[penalized] * size[penalized] + fitted
 
 
-def exchange_edges(inner: WeightedGraphSolver, best: Descent, effort: str, tol: float):
+def exchange_edges(inner: WeightedGraphSolver, best: Descent, max_trials: int, tol: float):
     """Yield better and better points, the first from ``best``, until no exchange that is tried helps."""
-    size = max(1, min(64, inner.problem.penalty.n_free // 4))
-    exchanges = _exchanges(inner, best, size)
-    for _ in range(_TRIALS[effort]):
+    exchanges = _exchanges(inner, best, max(1, min(64, inner.problem.penalty.n_free // 4)))
+    for _ in range(max_trials):
         out, into = next(exchanges, (None, None))
         if out is None:
             return
-        weights = best.weights.copy()
-        weights[out], weights[into] = 1.0, 0.0
-        *_, point = descend(inner, weights, best.theta, tol)
+        point = _exchanged(inner, best, out, into, tol)
         if point.objective < best.objective - 1e-10 * max(1.0, abs(best.objective)):
             best = point
             exchanges = _exchanges(inner, best, max(1, np.size(out)))
             yield best
+
+
+def kicked(inner: WeightedGraphSolver, best: Descent, rng, tol: float) -> Descent | None:
+    """Where MM leads if a fifth of the free edges are exchanged for others that look promising, at random."""
+    free, _, penalized, gains = exchange_scores(inner, best)
+    count = min(max(2, free.size // 5), free.size, penalized.size)
+    if count == 0:
+        return None
+    promising = penalized[np.argsort(-gains, kind="stable")[: 4 * count]]
+    out, into = (rng.choice(edges, count, replace=False) for edges in (free, promising))
+    return _exchanged(inner, best, out, into, tol)
+
+
+def _exchanged(inner, point, out, into, tol):
+    weights = point.weights.copy()
+    weights[out], weights[into] = 1.0, 0.0
+    *_, end = descend(inner, weights, point.theta, tol)
+    return end
 
 
 def _exchanges(inner, point, size):
