@@ -47,10 +47,16 @@ def components(S: np.ndarray, threshold: np.ndarray) -> list[np.ndarray]:
     >>> components(S, np.full((3, 3), 0.3))
     [array([0, 2]), array([1])]
     """
+    joined = np.abs(S) > threshold
+    reached = joined[0]
+    for _ in range(3):  # most often all of them are joined, and this sees it at once
+        reached = joined[reached].any(axis=0) | reached
+        if reached.all():
+            return [np.arange(S.shape[0])]
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    count, label = connected_components(csr_array(np.abs(S) > threshold), directed=False)
+    count, label = connected_components(csr_array(joined), directed=False)
     if count == 1:
         return [np.arange(S.shape[0])]
     order = np.argsort(label, kind="stable")
@@ -115,11 +121,11 @@ def solve_weighted(S, threshold, Theta=None, *, shift=0.0, tol=1e-8, screen=True
 
 
 def _runs_away(S, threshold, Theta, gap) -> bool:
-    """Whether Theta is on its way to infinity: the dual has no point, and S is singular where edges are free.
+    """Whether Theta is on its way to infinity: the gap stays open, and S is singular where edges are free.
 
-    Rounding brings the steps to a stop long before Theta is infinite.
+    Rounding brings the steps to a stop long before Theta is infinite, and may make up a dual point.
     """
-    if np.isfinite(gap) or np.diagonal(Theta).max() < _LARGE:
+    if gap < 1.0 or np.diagonal(Theta).max() < _LARGE:
         return False
     free = threshold[np.triu_indices_from(threshold, 1)] == 0
     return bool(free.any()) and smallest_dependent_set(S) is not None

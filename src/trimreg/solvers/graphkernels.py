@@ -35,7 +35,7 @@ _FAR, _FAR_STEPS = 1e7, 40  # beyond it rounding slows Theta down on its way to 
 
 def _lapack_factor(matrix):
     factor, info = lapack.dpotrf(matrix.T, lower=1, clean=1)
-    return np.ascontiguousarray(factor), info == 0
+    return np.ascontiguousarray(factor), info == 0 and factor[-1, -1] < np.inf  # LAPACK may let NaN pass
 
 
 def _lapack_inverse(factor):
@@ -420,7 +420,7 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
         if n_iter == max_iter:
             return Theta, W, objective, gap, violation, n_iter, OUT_OF_STEPS
         n_iter += 1
-        goal = min(0.1, violation) * violation
+        goal = max(min(0.1, violation) * violation, 1e-15)  # below it a slope is rounding
         D = newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps)
         slope = descent(S, threshold, Theta, W, D)
         # The gap is of the order of the violation, the objective of its square: near the end the gap still
