@@ -95,7 +95,7 @@ def _polish(inner, ends, effort, rng, tol):
     """
     ends = sorted(ends, key=_objective)
     best, p = ends[0], inner.problem.p
-    trials = max(30, 3000 // p)
+    patience = max(3, 45_000 // p**2)
     kicks = 0 if effort == "medium" else max(5, 300 // p)
     if effort == "medium":
         ends = ends[: max(1, 100 // p)]
@@ -103,7 +103,7 @@ def _polish(inner, ends, effort, rng, tol):
         end = ends[turn] if turn < len(ends) else kicked(inner, best, rng, tol)
         if end is None:
             return
-        for point in [end, *exchange_edges(inner, end, trials, tol)]:
+        for point in [end, *exchange_edges(inner, end, patience, tol)]:
             if point.objective < best.objective:
                 best = point
                 yield best

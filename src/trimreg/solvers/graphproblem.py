@@ -79,17 +79,23 @@ class GraphicalProblem:
         """Rows and columns of the edges."""
         return np.triu_indices(self.p, 1)
 
+    @cached_property
+    def _flat(self):
+        """Places of the edges above and below the diagonal in a matrix that is written out row by row."""
+        rows, columns = self.pairs
+        return rows * self.p + columns, columns * self.p + rows
+
     def vector(self, matrix: np.ndarray) -> np.ndarray:
         """Edges and diagonal of a symmetric matrix."""
-        return np.concatenate([matrix[self.pairs], np.diagonal(matrix)])
+        return np.concatenate([np.take(matrix, self._flat[0]), np.diagonal(matrix)])
 
     def matrix(self, theta: np.ndarray) -> np.ndarray:
         """The symmetric matrix with these edges and this diagonal."""
-        matrix = np.zeros((self.p, self.p))
-        matrix[self.pairs] = theta[: self.n_edges]
-        matrix += matrix.T
-        np.fill_diagonal(matrix, theta[self.n_edges :])
-        return matrix
+        matrix = np.empty(self.p**2)
+        for places in self._flat:
+            matrix[places] = theta[: self.n_edges]
+        matrix[:: self.p + 1] = theta[self.n_edges :]
+        return matrix.reshape(self.p, self.p)
 
     # -- what the first-order solvers ask for ------------------------------------------------------
 

@@ -50,16 +50,18 @@ def exchange_scores(inner: WeightedGraphSolver, point: Descent):
     return free, costs, penalized, level[penalized] * size[penalized] + fitted
 
 
-def exchange_edges(inner: WeightedGraphSolver, best: Descent, max_trials: int, tol: float):
-    """Yield better and better points, the first from ``best``, until no exchange that is tried helps."""
+def exchange_edges(inner: WeightedGraphSolver, best: Descent, patience: int, tol: float):
+    """Yield better and better points, the first from ``best``, until ``patience`` exchanges in a row fail."""
     exchanges = _exchanges(inner, best, max(1, min(64, inner.problem.penalty.n_free // 4)))
-    for _ in range(max_trials):
+    failures = 0
+    while failures < patience:
         out, into = next(exchanges, (None, None))
         if out is None:
             return
         point = _exchanged(inner, best, out, into, tol)
+        failures += 1
         if point.objective < best.objective - 1e-10 * max(1.0, abs(best.objective)):
-            best = point
+            best, failures = point, 0
             exchanges = _exchanges(inner, best, max(1, np.size(out)))
             yield best
 
@@ -70,7 +72,7 @@ def kicked(inner: WeightedGraphSolver, best: Descent, rng, tol: float) -> Descen
     count = min(max(2, free.size // 5), free.size, penalized.size)
     if count == 0:
         return None
-    promising = penalized[np.argsort(-gains, kind="stable")[: 4 * count]]
+    promising = penalized[_smallest(-gains, 4 * count)]
     out, into = (rng.choice(edges, count, replace=False) for edges in (free, promising))
     return _exchanged(inner, best, out, into, tol)
 
@@ -82,10 +84,19 @@ def _exchanged(inner, point, out, into, tol):
     return end
 
 
+def _smallest(values, count):
+    """Places of the ``count`` smallest values, in rising order."""
+    if count >= values.size:
+        return np.argsort(values, kind="stable")
+    places = np.sort(np.argpartition(values, count)[:count])
+    return places[np.argsort(values[places], kind="stable")]
+
+
 def _exchanges(inner, point, size):
     """Yield ``(out, into)``, edges to penalize and to free: ``size`` of them, half as many, ..., one."""
     free, costs, penalized, gains = exchange_scores(inner, point)
-    order, counter = np.argsort(costs, kind="stable"), np.argsort(-gains, kind="stable")
+    largest = max(size, _SINGLE)
+    order, counter = _smallest(costs, largest), _smallest(-gains, largest)
     count = min(size, free.size, penalized.size)
     count = int(np.count_nonzero(costs[order[:count]] < gains[counter[:count]]))
     while count > 1:
