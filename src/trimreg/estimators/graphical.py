@@ -63,7 +63,7 @@ class TrimmedGraphicalLasso(GraphicalModel):
     max_iter : int or None, default=None
         Steps of the solver; None is the solver's own default.
     random_state : int, Generator or RandomState, optional
-        No solver here draws anything at random; it is there for the sake of one interface.
+        Seed of the random kicks of ``effort="high"``; None is the seed 0, so that fits repeat.
 
     Attributes
     ----------

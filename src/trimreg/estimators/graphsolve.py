@@ -55,7 +55,7 @@ def solve_graphical(
     max_iter : int, optional
         Steps; by default 1,000 for ``"mm"`` and 20,000 for the others.
     random_state : int, Generator or RandomState, optional
-        No solver here draws anything at random; it is there for the sake of one interface.
+        Seed of the kicks of ``effort="high"``; None is the seed 0.
     callback : callable, optional
         Called with every :class:`~trimreg.solvers.Step`; return True to stop.
     **solver_options

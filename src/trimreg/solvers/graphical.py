@@ -90,8 +90,8 @@ def iterate(
 def _polish(inner, ends, effort, rng, tol):
     """Exchange edges from the lowest ends of the starts, then, with high effort, after kicks; yield the best.
 
-    A solve of a small graph takes next to nothing, and small graphs of strongly correlated variables have many
-    local minima: the smaller the graph, the more is tried.
+    A solve of a small graph takes next to nothing, and small graphs of strongly correlated variables have
+    many local minima: the smaller the graph, the more is tried.
     """
     ends = sorted(ends, key=_objective)
     best, p = ends[0], inner.problem.p

@@ -1,19 +1,20 @@
 r"""Exchanges of edges: free edges that are worth little for penalized ones that would gain much.
 
-In units of ``F / 2``, with :math:`\lambda` the threshold of an edge that is penalized and t its entry in Theta:
+In units of ``F / 2``, with :math:`\lambda` the threshold of an edge where it is penalized and t its entry in
+Theta:
 
-- *Freeing* a penalized edge lets :math:`W_{ij} = w` go to :math:`S_{ij} = s`. If the entries of Theta at i and j
-  alone adapt (a step of iterative proportional fitting), that gains
+- *Freeing* a penalized edge lets :math:`W_{ij} = w` go to :math:`S_{ij} = s`. If the entries of Theta at i
+  and j alone adapt (a step of iterative proportional fitting), that gains
 
   .. math:: \lambda |t| + \frac{1 - s w}{1 - w^2} - 1 + \frac12 \log \frac{1 - w^2}{1 - s^2} .
 
-- *Penalizing* a free edge takes it to zero if it is small, which costs :math:`-\frac12 \log(1 - \rho^2)` with
-  its partial correlation :math:`\rho` if all else adapts freely. If :math:`|t| > \lambda / q` it only shrinks,
-  at a cost of :math:`\lambda |t| - \lambda^2 / (2 q)`; :math:`1/q = \Theta_{ii} \Theta_{jj} + t^2`.
+- *Penalizing* a free edge takes it to zero if it is small, which costs :math:`-\frac12 \log(1 - \rho^2)`
+  with its partial correlation :math:`\rho` if all else adapts freely. If :math:`|t| > \lambda / q` it only
+  shrinks, at a cost of :math:`\lambda |t| - \lambda^2 / (2 q)`; :math:`1/q = \Theta_{ii} \Theta_{jj} + t^2`.
 
 Both are estimates from below of what MM finds. The least costly free edges are exchanged for as many of the
-most gainful penalized ones, MM goes on from there, and what lowers the objective is kept. A failed exchange is
-tried again with half as many edges, in the end with single ones, the most promising pairs first.
+most gainful penalized ones, MM goes on from there, and what lowers the objective is kept. A failed exchange
+is tried again with half as many edges, in the end with single ones, the most promising pairs first.
 """
 
 from __future__ import annotations
