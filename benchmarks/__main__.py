@@ -18,7 +18,8 @@ from pathlib import Path
 from .common import Section, machine
 
 NAMES = (
-    "objective", "subset", "soft", "lasso", "surface", "crossval", "glm", "groups", "realdata", "cold", "growth",
+    "objective", "subset", "soft", "lasso", "surface", "crossval", "glm", "groups", "realdata", "glasso", "graphs", "diamond",
+    "sachs", "cold", "growth",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "RESULTS.md"
 README = Path(__file__).parent.parent / "README.md"
