@@ -132,6 +132,12 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         The model of that h and alpha, fitted to all samples, with all attributes and methods of
         :class:`~trimreg.TrimmedGraphicalLasso`.
 
+    Notes
+    -----
+    StARS takes the largest instability over all sparser graphs. Where edges are equally strong, which of them
+    are the first h changes between subsamples, so that small h are unstable and all larger ones with them:
+    give ``hs`` that begin where the graph is thought to, or choose by alpha alone with ``hs=[0]``.
+
     References
     ----------
     Foygel and Drton (2010). Extended Bayesian information criteria for Gaussian graphical models. Advances in
