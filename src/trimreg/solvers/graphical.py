@@ -95,7 +95,7 @@ def _polish(inner, ends, effort, rng, tol):
     """
     ends = sorted(ends, key=_objective)
     best, p = ends[0], inner.problem.p
-    patience = max(3, 45_000 // p**2)
+    patience = max(3, min(50, 45_000 // p**2))
     kicks = 0 if effort == "medium" else max(5, 300 // p)
     if effort == "medium":
         ends = ends[: max(1, 100 // p)]
