@@ -66,7 +66,7 @@ def test_certified_wants_a_positive_definite_matrix():
 def test_two_variables(s, lam):
     fit = solve_weighted(np.array([[1.0, s], [s, 1.0]]), constant(2, lam), tol=1e-12)
     w = np.sign(s) * max(abs(s) - lam, 0.0)
-    assert fit.W[0, 1] == pytest.approx(w, abs=1e-8)
+    assert fit.W[0, 1] == pytest.approx(w, abs=1e-5)  # of the order of the root of the gap
     assert (fit.Theta[0, 1] == 0) == (w == 0)
 
 

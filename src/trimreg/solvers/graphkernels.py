@@ -27,6 +27,7 @@ from scipy.linalg import lapack
 _SUMS = {"reassoc", "contract", "nsz"}  # sums may be taken in any order: NaN and inf keep their meaning
 FACE_AT_MOST = 2000  # entries that are solved for together where coordinate descent crawls
 SMALL = 24  # up to this size plain loops are faster than a call of LAPACK
+_INEXACT_STEPS = 25  # after as many, directions are taken to their end whatever it costs
 
 CONVERGED, OUT_OF_STEPS, STUCK, UNBOUNDED = 0, 1, 2, 3
 _LARGEST = 1e14  # a diagonal entry (in units of 1/S_ii) beyond which the problem is taken for unbounded
@@ -319,12 +320,13 @@ def face_step(S, threshold, Theta, W, rows, starts, D):
 
 
 @njit(cache=True)
-def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps):
+def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps, patience=np.inf):
     """The minimizer of the quadratic model, until no step of a sweep moves a slope by more than ``goal``.
 
     Coordinate descent is fast where W is well conditioned and crawls where it is not. Where the sweeps that
     are left, at the rate of the last one, cost more than a factorization of the Hessian, the entries that are
-    not zero are solved for together.
+    not zero are solved for together. No more than ``patience`` sweeps are taken to be left: while Theta is
+    far from the solution an inexact direction serves, and large faces are not worth their cost.
     """
     p = S.shape[0]
     D, U = np.zeros((p, p)), np.zeros((p, p))
@@ -338,9 +340,9 @@ def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps):
         if largest <= goal * max(1.0 - rate, 0.1) or largest == 0.0:
             break
         before = largest
-        if count >= 3 and size <= FACE_AT_MOST:
+        if count >= 3 and size <= FACE_AT_MOST and rate > 0.0:  # two sweeps after a face tell the rate
             left = np.log(largest / (0.1 * goal)) / -np.log(rate) if 0.0 < rate < 1.0 else np.inf
-            if left * one_sweep > one_face:
+            if min(left, patience) * one_sweep > one_face:
                 # Where W is all but singular the Hessian is too much so to be solved with: what a sweep then
                 # still moves is rounding, and will not get smaller.
                 fruitless = fruitless + 1 if largest > 0.5 * at_last_face and not blocked else 0
@@ -421,7 +423,8 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
             return Theta, W, objective, gap, violation, n_iter, OUT_OF_STEPS
         n_iter += 1
         goal = max(min(0.1, violation) * violation, 1e-15)  # below it a slope is rounding
-        D = newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps)
+        patience = 10.0 * max_sweeps if n_iter <= _INEXACT_STEPS else np.inf
+        D = newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps, patience)
         slope = descent(S, threshold, Theta, W, D)
         # The gap is of the order of the violation, the objective of its square: near the end the gap still
         # falls where the objective shows nothing but rounding. A few such steps are taken on trust.
