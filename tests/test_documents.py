@@ -203,3 +203,8 @@ def test_the_pictures_of_the_choice_are_drawn(tmp_path):
     drawn = sorted(path.name for path in tmp_path.iterdir())
     assert drawn == ["choosing.png", "choosing_stability.png", "choosing_surface.png"]
     assert all(path.stat().st_size > 5_000 for path in tmp_path.iterdir())
+
+
+def test_the_picture_of_the_graph_is_drawn(tmp_path):
+    runpy.run_path(str(ROOT / "docs" / "guide" / "pictures" / "graphs.py"))["main"](tmp_path)
+    assert (tmp_path / "graphs.png").stat().st_size > 10_000
