@@ -12,7 +12,7 @@ from .common import Section, one_thread, timed_in_turn
 N, P, DENSITY = 1000, 200, 0.05
 KINDS = ("random", "scale_free", "band")
 SEEDS, RACES = 20, 3
-SHARES = np.geomspace(0.4, 0.15, 8)  # of alpha_max; the best alphas of all methods lie inside
+SHARES = np.geomspace(0.4, 0.15, 8)  # of alpha_max; a remark says how often an end of it is best
 ROUGH = 1e-5  # relative duality gap of the fits that only edges are taken from
 EXACT, EXACT_LOW, SOFT = (
     'trimmed, alpha="exact"',
@@ -67,7 +67,7 @@ def all_seeds(kind, n, p, seeds):
 
 
 def one_seed(kind, n, p, seed) -> dict:
-    """By method: F1 and seconds of its fits."""
+    """By method: F1, seconds of its fits, whether an end of the grid was the best alpha, and the objective there."""
     from trimreg import L1, MCP, SCAD, TrimmedL1, solve_graphical
 
     one_thread()
@@ -97,7 +97,10 @@ def one_seed(kind, n, p, seed) -> dict:
             start = time.perf_counter()
             results = fits()
             seconds = time.perf_counter() - start
-            found[name] = max(f1(result.precision, truth) for result in results), seconds
+            score = [f1(result.precision, truth) for result in results]
+            best = int(np.argmax(score))
+            end = len(score) > 1 and best in (0, len(score) - 1)
+            found[name] = score[best], seconds, end, results[best].objective
     return found
 
 
@@ -106,7 +109,7 @@ def report(section, kind, found) -> None:
     values = {name: np.array([one[name] for one in found]) for name in found[0]}
     best_other = np.max([values[name][:, 0] for name in OTHERS], axis=0)
     for name, table in values.items():
-        score, seconds = table.T
+        score, seconds, *_ = table.T
         wins = f"{np.sum(score > best_other)} of {score.size}" if name not in OTHERS else "-"
         error = score.std(ddof=1) / np.sqrt(score.size)
         section.rows.append(
@@ -118,6 +121,12 @@ def report(section, kind, found) -> None:
             error = gap.std(ddof=1) / np.sqrt(gap.size)
             asked = f"{kind}: mean F1 of {name} above {other}"
             section.bar(asked, f"{gap.mean():+.4f} +- {error:.4f}", gap.mean() > 0)
+    lower = np.sum(values[EXACT][:, 3] <= values[EXACT_LOW][:, 3] + 1e-9)
+    ends = [f"{int(values[name][:, 2].sum())} ({name.partition(',')[0]})" for name in OTHERS]
+    section.remarks.append(
+        f'{kind}: the objective at the default effort is no higher than at effort="low" for {lower} of {len(found)} seeds, and the F1 higher for '
+        f"{np.sum(values[EXACT][:, 0] > values[EXACT_LOW][:, 0])}: a better minimum is not always a better graph. An end of the grid was the best alpha in {', '.join(ends)} seeds."
+    )
     if kind == KINDS[0]:
         mean = {name: table[:, 0].mean() for name, table in values.items()}
         section.headline.append([
@@ -150,8 +159,11 @@ def weighted_gap(S, alpha, h, Theta) -> float:
     return (primal - log_det - len(S)) / max(1.0, abs(primal)) if sign > 0 else np.inf
 
 
-def dc_loop(S, alpha, h, tol=1e-6):
-    """The DC iteration in two lines of thought: skglm solves the weighted problem, the h largest go free."""
+def dc_loop(S, alpha, h, tol=1e-3):
+    """The DC iteration in two lines of thought: skglm solves the weighted problem, the h largest go free.
+
+    Its tolerance is the loosest power of ten that we saw end below a relative gap of 1e-8, ours.
+    """
     from skglm.covariance import GraphicalLasso
 
     p = len(S)
