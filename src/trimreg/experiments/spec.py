@@ -114,8 +114,8 @@ class Experiment:
         What the paper says, in our words.
     cells : function of a size ("quick" or "full") to a list of cells
     run : function of a cell to a list of rows
-        A module-level function, for it is sent to other processes. A row is a dict of numbers, strings, bools,
-        None, or lists of numbers. It depends on nothing but the cell.
+        A module-level function, for it is sent to other processes. A row is a dict of numbers, strings,
+        bools, None, or lists of numbers. It depends on nothing but the cell.
     charts : function of a data frame of all rows to a list of charts
         The frame has the parameters of the cell and the entries of the row as columns.
     figure : function of such a frame to a matplotlib figure
