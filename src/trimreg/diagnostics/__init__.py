@@ -6,6 +6,8 @@ setting of the problem, and share nothing with the solvers but the losses and th
 
 from __future__ import annotations
 
+from ._worst import WorstCase
+from .conditions import dual_feasibility, incoherence
 from .exact_penalty import exact_penalty_alpha
 from .graphical import GraphCertificate, certify_graph
 from .graphical_swap import EdgeSwap, best_edge_swap
@@ -18,10 +20,13 @@ __all__ = [
     "GraphCertificate",
     "LocalMinimumCheck",
     "Swap",
+    "WorstCase",
     "best_edge_swap",
     "best_swap",
     "certify_graph",
+    "dual_feasibility",
     "exact_penalty_alpha",
+    "incoherence",
     "is_local_minimum",
     "stationarity",
 ]
