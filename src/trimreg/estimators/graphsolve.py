@@ -53,7 +53,7 @@ def solve_graphical(
         are those of its own solution; the others when ``sqrt(T)`` is below ``tol`` times the largest
         correlation.
     max_iter : int, optional
-        Steps; by default 1,000 for ``"mm"`` and 20,000 for the others.
+        Steps; by default 5,000 for ``"mm"`` and 20,000 for the others.
     random_state : int, Generator or RandomState, optional
         Seed of the kicks of ``effort="high"``; None is the seed 0.
     callback : callable, optional

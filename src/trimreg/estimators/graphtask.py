@@ -68,10 +68,11 @@ class GraphTask:
             outcome = run(self.steps(), self.max_iter, callback)
             step = self._at_most_h(outcome.step)
         except ArithmeticError:
+            h = self.problem.penalty.n_free
+            lower = "R" if h is None else f"Lower h (now {h}), r"
             raise ValueError(
                 "the objective is unbounded below: the covariance matrix is singular on a set of variables "
-                f"whose edges are free. Lower h (now {self.problem.penalty.n_free}), raise alpha, or add a "
-                "ridge with shrinkage"
+                f"whose edges go free. {lower}aise alpha, or add a ridge with shrinkage"
             ) from None
         return self.result(step, outcome.n_iter, outcome.history)
 

@@ -58,7 +58,9 @@ SOLVERS = {
 
 #: The solvers of graphical models: the default one is their own, the first-order ones are those above.
 GRAPHICAL_SOLVERS = SOLVERS | {
-    "mm": SolverSpec("mm", "graphical", 1000, False, False, ("effort", "start"), {"effort": EFFORTS}),
+    "mm": SolverSpec("mm", "graphical", 5000, False, False, ("effort", "start"), {"effort": EFFORTS}),
+    # No acceleration: a point beyond the last two steps need not be positive definite.
+    "prox": SolverSpec("prox", "prox", 20_000, False, False, ("eta",)),
 }
 
 

@@ -19,6 +19,8 @@ last solution. A trimmed penalty is then polished by exchanging edges (:mod:`tri
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from .driver import Step
@@ -31,6 +33,7 @@ from .homotopy import homotopy
 STARTS = ("mle", "shrunk", "diagonal", "glasso", "homotopy")
 _ROUGH = 1e-5  # relative duality gap of the solves of a search
 _SHRINKAGE = 0.2
+_NEWTON_STEPS = {"medium": 2_500, "high": 25_000}  # after so many a search begins nothing new
 _SMALL = 50  # variables; with more, medium effort tries two starts
 
 
@@ -73,10 +76,15 @@ def iterate(
     rough = max(_ROUGH, tol)
     ends = []
     for weights, theta in _starting_weights(inner, theta0, start, effort):
-        for point in descend(inner, weights, theta, rough):
-            lowest = min([point, *ends], key=_objective)
-            yield _step(lowest)
+        point = None
+        try:
+            for point in descend(inner, weights, theta, rough):
+                yield _step(min([point, *ends], key=_objective))
+        except ArithmeticError:  # from here there is no minimum to go down to; another start may have one
+            continue
         ends.append(point)
+    if not ends:
+        raise ArithmeticError("the objective is unbounded below from every start")
     best = min(ends, key=_objective)
     if problem.penalty.n_free is not None and effort != "low":
         for best in _polish(inner, ends, effort, rng, rough):
@@ -95,6 +103,7 @@ def _polish(inner, ends, effort, rng, tol):
     """
     ends = sorted(ends, key=_objective)
     best, p = ends[0], inner.problem.p
+    max_steps = _NEWTON_STEPS[effort]
     patience = max(3, min(50, 45_000 // p**2))
     kicks = 0 if effort == "medium" else max(5, 300 // p)
     if effort == "medium":
@@ -102,11 +111,13 @@ def _polish(inner, ends, effort, rng, tol):
     for turn in range(len(ends) + kicks):
         end = ends[turn] if turn < len(ends) else kicked(inner, best, rng, tol)
         if end is None:
-            return
-        for point in [end, *exchange_edges(inner, end, patience, tol)]:
+            continue
+        for point in itertools.chain([end], exchange_edges(inner, end, patience, max_steps, tol)):
             if point.objective < best.objective:
                 best = point
                 yield best
+        if inner.n_steps >= max_steps:
+            return
 
 
 def _objective(point: Descent) -> float:

@@ -163,6 +163,7 @@ class WeightedGraphSolver:
     def __init__(self, problem: GraphicalProblem, shift: float = 0.0):
         self.problem = problem
         self.shift = shift
+        self.n_steps = 0  # Newton steps taken so far, of all solves
         self.null = problem.vector(np.eye(problem.p))
         self.gradient_at_null = problem.gradient(problem.origin())
 
@@ -183,6 +184,7 @@ class WeightedGraphSolver:
         fit = solve_weighted(
             problem.S, problem.matrix(levels), problem.matrix(start), shift=self.shift, tol=tol
         )
+        self.n_steps += fit.n_iter
         if fit.unbounded:
             raise ArithmeticError("the objective is unbounded below")
         theta = problem.vector(fit.Theta)

@@ -34,14 +34,16 @@ _LARGEST = 1e14  # a diagonal entry (in units of 1/S_ii) beyond which the proble
 _FAR, _FAR_STEPS = 1e7, 40  # beyond it rounding slows Theta down on its way to infinity: so many steps there
 
 
+# LAPACK reads by columns: a lower factor by rows is to it an upper one, so that nothing is transposed.
+
+
 def _lapack_factor(matrix):
-    factor, info = lapack.dpotrf(matrix.T, lower=1, clean=1)
-    return np.ascontiguousarray(factor), info == 0 and factor[-1, -1] < np.inf  # LAPACK may let NaN pass
+    upper, info = lapack.dpotrf(matrix.T, lower=0, clean=1)
+    return upper.T, info == 0 and upper[-1, -1] < np.inf  # LAPACK may let NaN pass
 
 
 def _lapack_inverse(factor):
-    lower = np.tril(lapack.dpotri(factor, lower=1)[0])
-    return np.ascontiguousarray(lower + np.tril(lower, -1).T)
+    return lapack.dpotri(factor.T, lower=0)[0].T  # its lower triangle
 
 
 @njit(cache=True)
@@ -94,6 +96,9 @@ def inverted(factor):
     if p > SMALL:
         with objmode(inverse="float64[:,::1]"):
             inverse = _lapack_inverse(factor)
+        for i in range(p):
+            for j in range(i):
+                inverse[j, i] = inverse[i, j]
         return inverse
     half = np.zeros((p, p))  # the inverse of the factor
     for j in range(p):
@@ -341,7 +346,9 @@ def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps, pat
             break
         before = largest
         if count >= 3 and size <= FACE_AT_MOST and rate > 0.0:  # two sweeps after a face tell the rate
-            left = np.log(largest / (0.1 * goal)) / -np.log(rate) if 0.0 < rate < 1.0 else np.inf
+            if rate >= 1.0:  # an early sweep may well do worse than the one before
+                rate = 0.95 if count < 8 else 1.0 - 1e-12
+            left = np.log(largest / (0.1 * goal)) / -np.log(rate)
             if min(left, patience) * one_sweep > one_face:
                 # Where W is all but singular the Hessian is too much so to be solved with: what a sweep then
                 # still moves is rounding, and will not get smaller.

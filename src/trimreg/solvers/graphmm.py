@@ -23,7 +23,7 @@ class Descent:
     settled: bool  # whether these are the weights of the point itself, or as good
 
 
-def descend(inner: WeightedGraphSolver, weights, theta, tol, max_steps=200):
+def descend(inner: WeightedGraphSolver, weights, theta, tol, max_steps=1000):
     """Yield the steps of MM from these weights until they are the weights of the solution."""
     problem = inner.problem
     penalty, alpha = problem.penalty, problem.alpha

@@ -51,24 +51,30 @@ def exchange_scores(inner: WeightedGraphSolver, point: Descent):
     return free, costs, penalized, level[penalized] * size[penalized] + fitted
 
 
-def exchange_edges(inner: WeightedGraphSolver, best: Descent, patience: int, tol: float):
-    """Yield better and better points, the first from ``best``, until ``patience`` exchanges in a row fail."""
+def exchange_edges(inner: WeightedGraphSolver, best: Descent, patience: int, max_steps: int, tol: float):
+    """Yield better and better points, the first from ``best``, until ``patience`` exchanges in a row fail.
+
+    Nothing new is begun once the solver has taken ``max_steps`` Newton steps in all.
+    """
     exchanges = _exchanges(inner, best, max(1, min(64, inner.problem.penalty.n_free // 4)))
     failures = 0
-    while failures < patience:
+    while failures < patience and inner.n_steps < max_steps:
         out, into = next(exchanges, (None, None))
         if out is None:
             return
         point = _exchanged(inner, best, out, into, tol)
         failures += 1
-        if point.objective < best.objective - 1e-10 * max(1.0, abs(best.objective)):
+        if point is not None and point.objective < best.objective - 1e-10 * max(1.0, abs(best.objective)):
             best, failures = point, 0
             exchanges = _exchanges(inner, best, max(1, np.size(out)))
             yield best
 
 
 def kicked(inner: WeightedGraphSolver, best: Descent, rng, tol: float) -> Descent | None:
-    """Where MM leads if a fifth of the free edges are exchanged for others that look promising, at random."""
+    """Where MM leads if a fifth of the free edges are exchanged for others that look promising, at random.
+
+    None if there is nothing to exchange, or no minimum to be led to.
+    """
     free, _, penalized, gains = exchange_scores(inner, best)
     count = min(max(2, free.size // 5), free.size, penalized.size)
     if count == 0:
@@ -79,9 +85,13 @@ def kicked(inner: WeightedGraphSolver, best: Descent, rng, tol: float) -> Descen
 
 
 def _exchanged(inner, point, out, into, tol):
+    """Where MM leads after an exchange; None if it has no minimum."""
     weights = point.weights.copy()
     weights[out], weights[into] = 1.0, 0.0
-    *_, end = descend(inner, weights, point.theta, tol)
+    try:
+        *_, end = descend(inner, weights, point.theta, tol)
+    except ArithmeticError:
+        return None
     return end
 
 
