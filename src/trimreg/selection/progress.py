@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import contextmanager
 
 from sklearn.utils.parallel import Parallel, delayed
@@ -11,7 +12,7 @@ from ..estimators import validation as check
 
 
 @contextmanager
-def progress(total, label, verbose=1):
+def progress(total, label, verbose=1, every_seconds=None):
     """A function ``advance(count=1)`` to call as work gets done, of ``total`` pieces.
 
     Parameters
@@ -22,6 +23,9 @@ def progress(total, label, verbose=1):
     verbose : int or bool
         0 shows nothing. 1 shows, on standard error, a bar on a terminal, and elsewhere a line for every
         tenth of the work. 2 and more shows a line for every piece where there is no terminal.
+    every_seconds : float, optional
+        For long work: where there is no terminal and ``verbose`` is 1, the lines are so many seconds apart
+        and say how long the rest may take.
 
     Examples
     --------
@@ -39,7 +43,10 @@ def progress(total, label, verbose=1):
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(total, label, every=1 if verbose > 1 else max(1, -(-total // 10)))
+        if every_seconds is not None and verbose == 1:
+            yield _timed_lines(total, label, every_seconds)
+        else:
+            yield _lines(total, label, every=1 if verbose > 1 else max(1, -(-total // 10)))
         return
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -70,6 +77,42 @@ def _lines(total, label, every):
             print(f"{label}: {done}/{total}", file=sys.stderr, flush=True)
 
     return advance
+
+
+def _timed_lines(total, label, every_seconds, clock=time.monotonic):
+    """An ``advance`` that prints a line when so many seconds have passed since the last, and at the end."""
+    start = last = clock()
+    done = 0
+
+    def advance(count=1):
+        nonlocal done, last
+        before, done = done, done + count
+        now = clock()
+        if before < total <= done:
+            print(f"{label}: {done}/{total}, took {duration(now - start)}", file=sys.stderr, flush=True)
+        elif done < total and now - last >= every_seconds:
+            last = now
+            left = duration((now - start) * (total - done) / done)
+            print(f"{label}: {done}/{total}, about {left} left", file=sys.stderr, flush=True)
+
+    return advance
+
+
+def duration(seconds: float) -> str:
+    """A time to read.
+
+    Examples
+    --------
+    >>> from trimreg.selection.progress import duration
+    >>> duration(7.4), duration(200), duration(8000)
+    ('7 s', '3 min 20 s', '2 h 13 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes == 0:
+        return f"{rest} s"
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def parallel(function, tasks, *, n_jobs=None, label="", verbose=0):

@@ -1,0 +1,242 @@
+"""Cells are run in many processes, on this machine or on a cluster; this process alone writes the store.
+
+Cells that have results are skipped, so the same command goes on where another one ended, however it ended.
+Neither the order of cells nor where they run changes a row: a row depends on its cell alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..selection.progress import progress
+from .demo import BadInput
+from .outcome import Outcome, encode_parameters, perform
+from .registry import expand_names, get_experiment
+from .spec import SIZES, Cell, Experiment
+from .store import Store
+
+BACKENDS = ("joblib", "dask")
+_SECONDS_BETWEEN_LINES = 10.0
+_POOLS_AT_MOST = 3
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run went: cells done and failed in it, cells skipped because they were done, seconds."""
+
+    done: int
+    failed: int
+    skipped: int
+    seconds: float
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a run. What was done is in the store; ``summary`` says how much that was in this run."""
+
+    def __init__(self, summary: Summary):
+        super().__init__(f"{summary.done + summary.skipped} cells are done and kept")
+        self.summary = summary
+
+
+class WorkersLost(BadInput):
+    """Worker processes, or the cluster, ended while at work. What was done is in the store."""
+
+
+class Task(NamedTuple):
+    """A cell to run, the function that runs it, and the name of the experiment."""
+
+    experiment: str
+    function: Callable[[Cell], list[dict]]
+    cell: Cell
+
+
+def run(
+    experiments: Iterable[Experiment | str],
+    size: str,
+    store: Store,
+    *,
+    backend: str = "joblib",
+    n_jobs: int | None = -1,
+    scheduler: str | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    retry_failed: bool = True,
+    verbose: int = 0,
+) -> Summary:
+    """Run the cells of experiments that are not done yet, and store what they give.
+
+    Parameters
+    ----------
+    experiments : list of Experiment or of names
+        "all" is the name of all.
+    size : {"quick", "full"}
+    store : Store
+    backend : {"joblib", "dask"}
+    n_jobs : int
+        Processes on this machine; as joblib counts them, so -1 is one for every core.
+    scheduler : str, optional
+        Address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``. By default Dask's workers are processes
+        of this machine. Workers with one thread each are best: ``dask worker ADDRESS --nthreads 1``.
+    on_progress : function of two counts, optional
+        Called with the cells ended so far in this run and the cells that it has, at the start and after
+        each.
+    retry_failed : bool
+        Whether cells that failed in an earlier run are run again.
+    verbose : int
+        1 shows a bar with the time left on a terminal, and lines elsewhere.
+
+    Returns
+    -------
+    Summary
+
+    Raises
+    ------
+    Interrupted
+        A KeyboardInterrupt that knows what was done.
+    BadInput
+        If an argument is of no use.
+    WorkersLost
+        A BadInput: if worker processes keep dying, or the cluster is gone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from trimreg.experiments.runner import run
+    >>> from trimreg.experiments.spec import Cell, Experiment
+    >>> from trimreg.experiments.store import Store
+    >>> toy = Experiment(
+    ...     "toy", "A toy", "Halves are less.", cells=lambda size: [Cell.of("toy", n=n) for n in range(3)],
+    ...     run=lambda cell: [{"half": cell["n"] / 2}], charts=None, figure=None, judge=None)
+    >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/results.sqlite") as store:
+    ...     first, second = run([toy], "quick", store, n_jobs=1), run([toy], "quick", store, n_jobs=1)
+    ...     store.frame("toy")["half"].tolist()
+    [0.0, 0.5, 1.0]
+    >>> first.done, first.skipped, second.done, second.skipped
+    (3, 0, 0, 3)
+    """
+    _check(size, backend, scheduler)
+    start = time.perf_counter()
+    tasks, skipped = [], 0
+    for experiment in _resolve(experiments):
+        pending, ready = plan(experiment, size, store, retry_failed)
+        tasks += pending
+        skipped += ready
+    done = failed = 0
+    report = on_progress or (lambda ended, total: None)
+    report(0, len(tasks))
+    try:
+        with (
+            progress(len(tasks), "cells", verbose, every_seconds=_SECONDS_BETWEEN_LINES) as advance,
+            closing(_outcomes(tasks, backend, n_jobs, scheduler)) as outcomes,
+        ):
+            for outcome in outcomes:
+                store.record(outcome)
+                done += outcome.error is None
+                failed += outcome.error is not None
+                advance()
+                report(done + failed, len(tasks))
+    except KeyboardInterrupt:
+        raise Interrupted(Summary(done, failed, skipped, time.perf_counter() - start)) from None
+    return Summary(done, failed, skipped, time.perf_counter() - start)
+
+
+def plan(experiment: Experiment, size: str, store: Store, retry_failed=True) -> tuple[list[Task], int]:
+    """The tasks that are left of an experiment, and how many cells need not be run; the store notes the plan.
+
+    Tasks are in the order of their seeds, which is as good as random: cells that take long are spread over
+    the run, so the time left can be told, and what an interrupted run leaves is a fair sample.
+    """
+    cells = list(experiment.cells(size))
+    names = [cell.name for cell in cells]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{experiment.name} has two cells of one name: {twice}")
+    for cell in cells:
+        encode_parameters(cell)  # fails here rather than in a worker
+    store.plan(experiment.name, size, names)
+    ready = store.done(experiment.name)
+    if not retry_failed:
+        ready |= store.failed(experiment.name).keys()
+    pending = sorted((cell for cell in cells if cell.name not in ready), key=Cell.seed)
+    tasks = [Task(experiment.name, experiment.run, cell) for cell in pending]
+    return tasks, len(cells) - len(pending)
+
+
+def _check(size, backend, scheduler):
+    if size not in SIZES:
+        raise BadInput(f"size must be one of {SIZES}; got {size!r}")
+    if backend not in BACKENDS:
+        raise BadInput(f"backend must be one of {BACKENDS}; got {backend!r}")
+    if scheduler is not None and backend != "dask":
+        raise BadInput("a scheduler is Dask's; ask for the backend dask, or leave the scheduler out")
+
+
+def _resolve(experiments):
+    """Experiments, of which some may be given by name."""
+    found: dict[str, Experiment] = {}
+    for entry in [experiments] if isinstance(experiments, (str, Experiment)) else experiments:
+        if isinstance(entry, Experiment):
+            found[entry.name] = entry
+        else:
+            found.update((name, get_experiment(name)) for name in expand_names([entry]))
+    return list(found.values())
+
+
+def _outcomes(tasks, backend, n_jobs, scheduler) -> Iterator[Outcome]:
+    """What becomes of the tasks, as they end, in any order."""
+    if not tasks:
+        return
+    if backend == "dask":
+        from .cluster import outcomes
+
+        yield from outcomes(tasks, n_jobs, scheduler)
+    else:
+        yield from _by_joblib(tasks, n_jobs)
+
+
+def _by_joblib(tasks, n_jobs):
+    """By processes of this machine. A pool that breaks is replaced, and what it had not done is done again.
+
+    joblib itself sends short cells in batches, of a fraction of a second to two.
+    """
+    from joblib import effective_n_jobs
+
+    n_jobs = effective_n_jobs(n_jobs)
+    if n_jobs == 1:
+        yield from _in_turn(tasks)
+        return
+    left = {(task.experiment, task.cell.name): task for task in tasks}
+    for _ in range(_POOLS_AT_MOST):
+        try:
+            with closing(_by_one_pool(list(left.values()), n_jobs)) as outcomes:
+                for outcome in outcomes:
+                    del left[outcome.experiment, outcome.cell]
+                    yield outcome
+            return
+        except BrokenProcessPool:
+            continue
+    raise WorkersLost(
+        f"worker processes keep dying, perhaps for want of memory; {len(tasks) - len(left)} cells were done"
+        f" and are kept, {len(left)} are left. Run it again with fewer jobs"
+    )
+
+
+def _in_turn(tasks):
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1):  # restores the number of threads at the end
+        for task in tasks:
+            yield perform(*task)
+
+
+def _by_one_pool(tasks, n_jobs):
+    from joblib import Parallel, delayed, parallel_config
+
+    with parallel_config("loky", inner_max_num_threads=1):
+        pool = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="3*n_jobs")
+        outcomes = pool(delayed(perform)(*task) for task in tasks)
+    yield from outcomes
