@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it writes, and how it ends."""
+"""``trimreg demo``: what it prints, what it writes, and how it ends."""
 
 import os
 import re
@@ -116,11 +116,11 @@ def test_interrupt_of_the_process_is_status_130(tmp_path):
 def test_tables_are_plain_where_the_output_is_ascii():
     """Nothing printed by us needs more than ASCII, and rich draws its rules in it too."""
     code = (
-        "from types import SimpleNamespace as N; import numpy as np; from trimreg import cli\n"
+        "from types import SimpleNamespace as N; import numpy as np; from trimreg.cli import demo\n"
         "fit = N(method='lasso', chosen='alpha = 1', n_kept=1, rmse=1.0, r2=0.5, stationarity=0.0,"
         " swap_optimal=None, coef=np.array([1.0, 0.0]))\n"
         "found = N(feature_names=['a', 'b'], n_train=3, n_test=1, noise=0.1, fits=[fit])\n"
-        "cli._print_methods(found); cli._print_coefficients(found)"
+        "demo._print_methods(found); demo._print_coefficients(found)"
     )
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)
@@ -129,10 +129,10 @@ def test_tables_are_plain_where_the_output_is_ascii():
 
 
 def test_features_nobody_keeps_are_not_listed(capsys):
-    from trimreg import cli
+    from trimreg.cli.demo import _print_coefficients
 
     fit = SimpleNamespace(method="lasso", chosen="alpha = 1 by CV", coef=np.array([0.0, -2.0]))
-    cli._print_coefficients(SimpleNamespace(feature_names=["absent", "present"], fits=[fit]))
+    _print_coefficients(SimpleNamespace(feature_names=["absent", "present"], fits=[fit]))
     shown = capsys.readouterr().out
     assert "present" in shown
     assert "-2.00" in shown

@@ -1,0 +1,172 @@
+"""From a file and options to rows, a target and a loss that fits it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import tables
+from .common import BadInput, check_choice, listed
+
+LOSSES = ("quadratic", "logistic", "poisson", "gamma", "huber", "cox")
+MOST_CLASSES = 50
+_INDEX = "Unnamed: "  # what pandas calls a column of row names that has no name itself
+
+
+@dataclass(frozen=True)
+class Data:
+    """A table to fit.
+
+    Attributes
+    ----------
+    frame : pandas.DataFrame
+        The columns to use, as they are in the file.
+    y : ndarray
+        Numbers or classes; for Cox's model two columns, time and event.
+    loss : str
+    notes : list of str
+        What was done to the table.
+    """
+
+    frame: object
+    y: np.ndarray
+    loss: str
+    notes: list
+
+    def rows(self, index) -> Data:
+        return Data(self.frame.iloc[index].reset_index(drop=True), self.y[index], self.loss, self.notes)
+
+
+def load(path, target, *, loss="auto", event=None, drop=(), impute=None) -> Data:
+    """Read a table and take its target apart; :class:`BadInput` for what does not fit together.
+
+    Parameters
+    ----------
+    path : path-like
+    target : str
+    loss : str
+        One of :data:`LOSSES`, or ``"auto"``: logistic if the target is text or truth values, else quadratic.
+    event : str, optional
+        For Cox's model, the column that is 1 where the target is the time of an event and 0 where censored.
+    drop : sequence of str
+        Columns to leave out.
+    impute : {None, "mean", "median", "drop"}
+    """
+    check_choice("--loss", loss, ["auto", *LOSSES])
+    if impute is not None:
+        check_choice("--impute", impute, tables.IMPUTE)
+    if (loss == "cox") != (event is not None):
+        raise BadInput(
+            "--loss cox needs --event, the column that is 1 for an event and 0 for a censored time"
+            if loss == "cox"
+            else "--event is for --loss cox; drop one or add the other"
+        )
+    frame, notes = columns_of(tables.read_table(path), drop, keep=(target, event))
+    targets = [target] if event is None else [target, event]
+    for name in targets:
+        if name not in frame:
+            raise BadInput(f"{path} has no column {name!r}; it has {listed(frame.columns, most=12)}")
+    if len(set(targets)) < len(targets):
+        raise BadInput("--target and --event must be different columns")
+    if frame.shape[1] == len(targets):
+        raise BadInput(f"{path} has no column beside {listed(targets)}; add some to fit with")
+    frame, more = _without_missing(frame, targets, impute)
+    loss, hints = _loss_for(frame[target], loss)
+    y = target_of(frame[target], loss, None if event is None else frame[event])
+    return Data(frame.drop(columns=targets), y, loss, notes + more + hints)
+
+
+def columns_of(frame, drop=(), keep=()):
+    """The frame without the columns that are not wanted, and notes.
+
+    A first column without a name holds the names of the rows, as pandas writes them.
+    """
+    unknown = [name for name in drop if name not in frame]
+    if unknown:
+        raise BadInput(
+            f"--drop names no column: {listed(unknown)}; there are {listed(frame.columns, most=12)}"
+        )
+    wanted = [name for name in drop if name in keep]
+    if wanted:
+        raise BadInput(f"--drop leaves out {wanted[0]!r}, which is asked for; drop another")
+    frame = frame.drop(columns=list(drop))
+    first = frame.columns[0] if frame.shape[1] else ""
+    if first.startswith(_INDEX) and first not in keep:
+        return frame.drop(columns=first), ["the first column has no name and is taken for names of rows"]
+    return frame, []
+
+
+def _without_missing(frame, targets, impute):
+    """The rows that can be used: those with a target, and with ``impute="drop"`` with everything."""
+    if impute is None:
+        counts = frame[targets].isna().sum()
+        for name, count in counts.items():
+            if count:
+                raise BadInput(f"the target {name!r} is missing in {count} rows; --impute leaves these out")
+        return frame, []
+    missing = (frame if impute == "drop" else frame[targets]).isna().any(axis=1)
+    if missing.all():
+        raise BadInput("every row has a missing value; drop columns by --drop, or use --impute mean")
+    count = int(missing.sum())
+    what = "a missing value" if impute == "drop" else "no target"
+    notes = [f"{count} of {len(frame)} rows left out, with {what}"] if count else []
+    return frame[~missing].reset_index(drop=True), notes
+
+
+def _loss_for(values, loss):
+    pd = tables.pandas()
+    number = tables.is_number(values) and not pd.api.types.is_bool_dtype(values)
+    distinct = values.nunique()
+    if distinct < 2:
+        raise BadInput(f"the target {values.name!r} has the same value in all rows; choose one that varies")
+    if loss == "auto":
+        if number and distinct == 2:
+            return "quadratic", [f"the target {values.name!r} has two values; --loss logistic is for classes"]
+        return ("quadratic", []) if number else ("logistic", [f"the target is {distinct} classes: logistic"])
+    if loss != "logistic" and not number:
+        raise BadInput(f"the target {values.name!r} is no number but {_sample(values)}; use --loss logistic")
+    return loss, []
+
+
+def _sample(values):
+    return f"text, such as {str(values.iloc[0])!r}"
+
+
+def target_of(values, loss, event=None):
+    """The target in the form that the loss takes: numbers, classes, or times and events."""
+    if loss == "logistic":
+        return _classes(values)
+    numbers = tables.as_numbers(values).to_numpy()
+    for name, bad, what in (("poisson", numbers < 0, "0 or more"), ("gamma", numbers <= 0, "above 0")):
+        if loss == name and bad.any():
+            raise BadInput(
+                f"--loss {name} needs a target of {what}; {values.name!r} has {int(bad.sum())} other values, "
+                f"such as {numbers[bad][0]:g}; use --loss quadratic"
+            )
+    if loss != "cox":
+        return numbers
+    happened = tables.as_numbers(event).to_numpy()
+    if not np.isin(happened, (0.0, 1.0)).all() or (numbers < 0).any():
+        raise BadInput("--loss cox needs times >= 0 in --target, and 0 or 1 in --event")
+    if not happened.any():
+        raise BadInput(f"no row has an event: {event.name!r} is 0 throughout; give another column")
+    return np.column_stack([numbers, happened])
+
+
+def _classes(values):
+    pd = tables.pandas()
+    if values.nunique() > MOST_CLASSES:
+        raise BadInput(
+            f"--loss logistic needs classes; {values.name!r} has {values.nunique()} different values; "
+            "use another --loss or another --target"
+        )
+    if tables.is_number(values) and not pd.api.types.is_bool_dtype(values):
+        numbers = tables.as_numbers(values).to_numpy()
+        if np.any(numbers != np.round(numbers)):
+            raise BadInput(
+                f"--loss logistic needs classes; {values.name!r} has numbers such as "
+                f"{numbers[numbers != np.round(numbers)][0]:g}; use --loss quadratic"
+            )
+        return numbers.astype(int)
+    return tables.as_text(values).to_numpy(dtype=str)

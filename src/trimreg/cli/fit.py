@@ -1,0 +1,224 @@
+"""``trimreg fit``: a model of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import options
+from .common import (
+    BadInput,
+    check_choice,
+    check_count,
+    check_outputs,
+    exit_codes,
+    note,
+    parse_alpha,
+    parse_h,
+    refused_as_bad_input,
+    say,
+    write_json,
+)
+
+RULES = ("min", "1se")
+CRITERIA = ("cv", "aic", "bic", "ebic", "gic")
+EFFORTS = ("low", "medium", "high")
+
+
+def fit(
+    data: options.Table,
+    target: options.Target,
+    h: Annotated[
+        str,
+        typer.Option(
+            "--h", help="How many variables to keep: a number, a fraction, or auto (chosen).", metavar="H"
+        ),
+    ] = "auto",
+    alpha: Annotated[
+        str,
+        typer.Option(
+            help="exact: no more than h variables. A number: h unshrunk and some shrunk. auto: chosen.",
+            metavar="ALPHA",
+        ),
+    ] = "exact",
+    loss: options.Loss = "auto",
+    event: options.Event = None,
+    criterion: Annotated[
+        str, typer.Option(help="What auto chooses by: cv (cross-validation), aic, bic, ebic or gic.")
+    ] = "cv",
+    rule: Annotated[
+        str, typer.Option(help="min: the best score; 1se: the smallest within a standard error of it.")
+    ] = "min",
+    folds: Annotated[int, typer.Option(help="Folds of cross-validation.")] = 5,
+    test_size: Annotated[
+        float, typer.Option(help="Fraction of the rows to set aside and score the model on.")
+    ] = 0.0,
+    drop: options.Drop = None,
+    categorical: options.Categorical = None,
+    group_categories: options.GroupCategories = False,
+    impute: options.Impute = None,
+    standardize: options.Standardize = True,
+    positive: Annotated[bool, typer.Option("--positive", help="Allow no negative coefficients.")] = False,
+    effort: Annotated[str, typer.Option(help="How hard to search: low, medium or high.")] = "medium",
+    seed: Annotated[int, typer.Option(help="Seed of folds and of the test set.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Folds to fit at the same time; -1 is all cores.")] = 1,
+    json: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", "--save", help="Write the model here; trimreg predict reads it.", metavar="FILE"
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page about the model here.", metavar="FILE.html")
+    ] = None,
+) -> None:
+    """Fit a sparse model to a CSV or Parquet file: at most h variables, and these without shrinkage.
+
+    Text columns are one-hot, constant columns are left out, and what was done is said. Missing values are an
+    error, unless --impute says what to do with them.
+
+    \b
+    Examples:
+      trimreg fit houses.csv --target price
+      trimreg fit houses.csv --target price --h 10 --test-size 0.25
+      trimreg fit patients.csv --target ill --loss logistic --rule 1se --json model.json
+      trimreg fit visits.parquet --target count --loss poisson --drop id --impute median
+      trimreg fit trial.csv --target months --loss cox --event died --h 5
+      trimreg fit houses.csv --target price --report model.html
+
+    \b
+    The file of --json is read by
+      trimreg predict model.json new.csv
+    and in Python by trimreg.cli.models.load_model("model.json").predict(frame).
+
+    Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
+    """
+    with exit_codes(interrupted=lambda: "interrupted; nothing was written"):
+        h, alpha = parse_h(h), parse_alpha(alpha)
+        _check(h, alpha, criterion, rule, folds, test_size, effort, seed, jobs)
+        check_outputs(json=json, report=report)
+        if report is not None:
+            options.check_report()
+        _run(
+            data, target, h, alpha, loss=loss, event=event, drop=drop or (), categorical=categorical or (),
+            impute=impute, test_size=test_size, json=json, report=report, group_categories=group_categories,
+            search={"criterion": None if criterion == "cv" else criterion, "rule": rule, "folds": folds},
+            settings={"standardize": standardize, "positive": positive, "effort": effort},
+            seed=seed, jobs=jobs,
+        )  # fmt: skip
+
+
+def _check(h, alpha, criterion, rule, folds, test_size, effort, seed, jobs):
+    check_choice("--criterion", criterion, CRITERIA)
+    check_choice("--rule", rule, RULES)
+    check_choice("--effort", effort, EFFORTS)
+    if "auto" not in (h, alpha) and (criterion != "cv" or rule != "min"):
+        raise BadInput("--criterion and --rule choose h or alpha; use them with --h auto or --alpha auto")
+    if criterion != "cv" and rule != "min":
+        raise BadInput("--rule 1se is about folds; use it with --criterion cv")
+    if folds < 2:
+        raise BadInput(f"--folds must be 2 or more; got {folds}")
+    if not 0 <= test_size < 1:
+        raise BadInput(f"--test-size must be a fraction from 0 to below 1; got {test_size:g}")
+    if not 0 <= seed < 2**32:
+        raise BadInput(f"--seed must be from 0 to {2**32 - 1}; got {seed}")
+    if jobs == 0:
+        raise BadInput("--jobs must be a number of processes, or -1 for all cores; got 0")
+
+
+def _run(
+    path, target, h, alpha, *, loss, event, drop, categorical, impute, test_size, json, report,
+    group_categories, search, settings, seed, jobs,
+):  # fmt: skip
+    from . import models
+    from .data import load
+
+    data = load(path, target, loss=loss, event=event, drop=drop, impute=impute)
+    options.check_columns("--categorical", categorical, data.frame)
+    train, test = _split(data, test_size, seed)
+    recipe, X = options.learnt(train, impute, categorical, data.notes)
+    n, parts = len(X), len(recipe.columns) if group_categories else X.shape[1]
+    check_count(h, parts, "columns" if group_categories else "features")
+    if "auto" in (h, alpha) and search["criterion"] is None and search["folds"] > n:
+        raise BadInput(f"--folds must be at most {n}, the number of rows; got {search['folds']}")
+    model = models.build(
+        data.loss, h, alpha, seed=seed, jobs=jobs, groups=recipe.groups if group_categories else None,
+        **search, **settings,
+    )  # fmt: skip
+    with refused_as_bad_input():
+        model.fit(X, train.y)
+
+    saved = models.SavedModel.of(model, data.loss, target, event, recipe)
+    metrics = _metrics(saved, model, train, test)
+    say(model.summary())
+    say("")
+    _print_metrics(metrics, n, 0 if test is None else len(test.frame))
+    facts = {
+        "file": Path(path).name, "rows": n, "test_rows": 0 if test is None else len(test.frame),
+        "features": X.shape[1], "seed": seed, "notes": data.notes,
+    }  # fmt: skip
+    setting = getattr(model, "chosen_alpha_", alpha)
+    content = models.content_of(saved, model, alpha_setting=setting, metrics=metrics, data=facts)
+    if json is not None:
+        write_json(json, content)
+    if report is not None:
+        options.model_report(report, model, X, train, content, file=json)
+
+
+def _split(data, test_size, seed):
+    """Rows to fit, and rows to test or None; classes in the same shares in both."""
+    if not test_size:
+        return data, None
+    import numpy as np
+    from sklearn.model_selection import train_test_split
+
+    rows = np.arange(len(data.frame))
+    try:
+        train, test = train_test_split(
+            rows, test_size=test_size, random_state=seed, stratify=data.y if data.loss == "logistic" else None
+        )
+    except ValueError as error:
+        raise BadInput(f"--test-size {test_size:g} does not do: {error}") from None
+    return data.rows(train), data.rows(test)
+
+
+def _metrics(saved, model, train, test):
+    metrics = {"train": saved.scores(saved.predictor(train.frame)[0], train.y)}
+    path = getattr(model, "score_path_", None)
+    if path is not None:
+        chosen = path[model.best_index_]
+        metrics["cross_validation"] = {
+            "score": "neg_mean_squared_error" if saved.loss == "quadratic" else "neg_mean_loss",
+            "mean": float(chosen.mean()),
+            "standard_error": float(chosen.std(ddof=1) / len(chosen) ** 0.5),
+            "folds": len(chosen),
+            "h": model.hs_.tolist(),
+            "alpha": list(model.alphas_),
+            "scores": path.mean(axis=2).tolist(),
+        }
+    if test is not None:
+        eta, notes = saved.predictor(test.frame)
+        for text in notes:
+            note(text)
+        metrics["test"] = saved.scores(eta, test.y)
+    return metrics
+
+
+NAMES = {
+    "rmse": "RMSE", "r2": "R^2", "d2": "deviance explained", "mae": "mean absolute error", "auc": "AUC",
+    "log_loss": "log loss",
+}  # fmt: skip
+
+
+def _print_metrics(metrics, n_train, n_test):
+    rows = {"train": f"on the {n_train} rows fitted", "test": f"on {n_test} rows set aside"}
+    for part, where in rows.items():
+        if part in metrics:
+            values = (f"{NAMES.get(name, name)} {value:.4g}" for name, value in metrics[part].items())
+            say(f"{where}: {', '.join(values)}")
+    found = metrics.get("cross_validation")
+    if found:
+        what = "mean squared error" if found["score"] == "neg_mean_squared_error" else "mean loss"
+        say(f"in {found['folds']} folds: {what} {-found['mean']:.4g} +- {found['standard_error']:.2g}")

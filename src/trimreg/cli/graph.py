@@ -1,0 +1,220 @@
+"""``trimreg graph``: the graph of dependences between the columns of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import options
+from .common import (
+    BadInput,
+    check_choice,
+    check_count,
+    check_outputs,
+    check_picture,
+    exit_codes,
+    listed,
+    note,
+    parse_alpha,
+    parse_h,
+    refused_as_bad_input,
+    say,
+    write_json,
+    write_picture,
+    write_text,
+)
+
+CRITERIA = ("ebic", "bic", "aic", "stars", "cv")
+KINDS = ("pearson", "spearman", "kendall")
+EFFORTS = ("low", "medium", "high")
+
+
+def graph(
+    data: options.Table,
+    h: Annotated[
+        str,
+        typer.Option("--h", help="How many edges: a number, a fraction of the pairs, or auto.", metavar="H"),
+    ] = "auto",
+    alpha: Annotated[
+        str,
+        typer.Option(
+            help="exact: no more than h edges. A number: h unshrunk and some shrunk. auto: chosen.",
+            metavar="ALPHA",
+        ),
+    ] = "exact",
+    criterion: Annotated[
+        str, typer.Option(help="What auto chooses by: ebic, bic, aic, stars, or cv (for prediction).")
+    ] = "ebic",
+    kind: Annotated[
+        str, typer.Option(help="pearson, or spearman or kendall: correlations of ranks.")
+    ] = "pearson",
+    transform: Annotated[
+        str | None, typer.Option(help="npn replaces the columns by normal scores.", metavar="npn")
+    ] = None,
+    shrinkage: Annotated[
+        float, typer.Option(help="From 0 to below 1: how far to shrink correlations; for few rows.")
+    ] = 0.0,
+    drop: options.Drop = None,
+    impute: options.Impute = None,
+    standardize: options.Standardize = True,
+    effort: Annotated[str, typer.Option(help="How hard to search: low, medium or high.")] = "medium",
+    seed: Annotated[int, typer.Option(help="Seed of folds and subsamples.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Fits at the same time; -1 is all cores.")] = 1,
+    picture: Annotated[
+        Path | None, typer.Option(help="A picture of the graph: .png, .svg or .pdf.", metavar="FILE")
+    ] = None,
+    edges: Annotated[
+        Path | None, typer.Option(help="A CSV file for the edges, the strongest first.", metavar="FILE")
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="All of the model: edges, precision, certificate.", metavar="FILE")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page about the graph here.", metavar="FILE.html")
+    ] = None,
+) -> None:
+    """Find which columns of a table depend on each other given all others: a Gaussian graphical model.
+
+    An edge joins two columns with a partial correlation. At most h edges are kept, and these without
+    shrinkage. Columns of text are left out, and this is said.
+
+    \b
+    Examples:
+      trimreg graph proteins.csv
+      trimreg graph proteins.csv --h 20 --picture network.png
+      trimreg graph proteins.csv --transform npn --edges edges.csv --json graph.json
+      trimreg graph ratings.csv --kind spearman --impute median
+
+    Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
+    """
+    with exit_codes(interrupted=lambda: "interrupted; nothing was written"):
+        h, alpha = parse_h(h), parse_alpha(alpha)
+        check_choice("--criterion", criterion, CRITERIA)
+        check_choice("--kind", kind, KINDS)
+        check_choice("--effort", effort, EFFORTS)
+        if transform not in (None, "npn"):
+            raise BadInput(f"--transform must be npn; got {transform!r}")
+        if transform and kind != "pearson":
+            raise BadInput("--transform npn is for --kind pearson; drop one of them")
+        if not 0 <= shrinkage < 1:
+            raise BadInput(f"--shrinkage must be from 0 to below 1; got {shrinkage:g}")
+        if jobs == 0:
+            raise BadInput("--jobs must be a number of processes, or -1 for all cores; got 0")
+        if not 0 <= seed < 2**32:
+            raise BadInput(f"--seed must be from 0 to {2**32 - 1}; got {seed}")
+        check_picture("--picture", picture)
+        check_outputs(picture=picture, edges=edges, json=json, report=report)
+        if report is not None:
+            options.check_report()
+
+        X, notes = _read(data, drop or (), impute)
+        p = X.shape[1]
+        check_count(h, p * (p - 1) // 2, "pairs of columns")
+        settings = {
+            "kind": kind, "transform": transform, "shrinkage": shrinkage, "standardize": standardize,
+            "effort": effort,
+        }  # fmt: skip
+        model = _build(h, alpha, criterion, seed, jobs, len(X), settings)
+        with refused_as_bad_input():
+            model.fit(X)
+        say(model.summary())
+        content = _content(model, X, data, settings, h, criterion, notes)
+        found = content["certificate"]["local_minimum"]
+        say("\na local minimum: " + {True: "yes", False: "no", None: "not decided"}[found])
+        if edges is not None:
+            write_text(edges, model.edges_.to_frame().to_csv(index=False, lineterminator="\n"))
+        if json is not None:
+            write_json(json, content)
+        if picture is not None:
+            _draw(model, picture)
+        if report is not None:
+            options.graph_report(report, model, X, data, notes)
+
+
+def _read(path, drop, impute):
+    """The numbers of the table, by column, and notes."""
+    from . import tables
+    from .data import columns_of
+
+    if impute is not None:
+        check_choice("--impute", impute, tables.IMPUTE)
+    frame, notes = columns_of(tables.read_table(path), drop)
+    text = [name for name in frame if not tables.is_number(frame[name])]
+    if text:
+        notes.append(f"no numbers, left out: {listed(text)}")
+    frame = frame.drop(columns=text)
+    if frame.shape[1] < 2:
+        raise BadInput(f"a graph needs two columns of numbers; {path} has {frame.shape[1]}")
+    if impute == "drop":
+        whole = ~frame.isna().any(axis=1)
+        if not whole.all():
+            notes.append(f"{int((~whole).sum())} of {len(frame)} rows left out, with a missing value")
+        frame = frame[whole].reset_index(drop=True)
+    if len(frame) < 2:
+        raise BadInput(f"a graph needs two rows or more; there are {len(frame)}")
+    recipe, more = tables.learn(frame, impute=impute)
+    notes += more
+    for line in notes:
+        note(line)
+    X, _ = recipe.transform(frame)
+    if X.shape[1] < 2:
+        raise BadInput("a graph needs two columns that vary; there is one")
+    return X, notes
+
+
+def _build(h, alpha, criterion, seed, jobs, n, settings):
+    if "auto" not in (h, alpha):
+        from ..estimators import TrimmedGraphicalLasso
+
+        return TrimmedGraphicalLasso(h, alpha, random_state=seed, **settings)
+    from sklearn.model_selection import KFold
+
+    from ..selection import TrimmedGraphicalLassoCV
+
+    return TrimmedGraphicalLassoCV(
+        hs="auto" if h == "auto" else [h],
+        alphas=alpha if isinstance(alpha, str) else [alpha],
+        cv=KFold(min(5, n), shuffle=True, random_state=seed),
+        criterion=None if criterion == "cv" else criterion,
+        n_jobs=jobs,
+        verbose=1,
+        random_state=seed,
+        **settings,
+    )
+
+
+def _content(model, X, path, settings, h, criterion, notes):
+    from dataclasses import asdict
+
+    from .. import __version__
+
+    return {
+        "format": "trimreg graph",
+        "format_version": 1,
+        "version": __version__,
+        "estimator": type(model).__name__,
+        "settings": settings | ({"criterion": criterion} if h == "auto" else {}),
+        "h": model.h_,
+        "alpha": model.alpha_,
+        "nodes": list(X.columns),
+        "edges": [edge._asdict() for edge in model.edges_],
+        "precision": model.precision_,
+        "covariance": model.covariance_,
+        "location": model.location_,
+        "certificate": asdict(model.certificate()),
+        "data": {"file": Path(path).name, "rows": len(X), "notes": notes},
+    }
+
+
+def _draw(model, picture):
+    from matplotlib.figure import Figure
+
+    from ..plotting import network
+
+    figure = Figure(figsize=(6.4, 6.6), layout="constrained")
+    # A dollar sign would begin a formula, and a name is not one.
+    names = [str(name).replace("$", r"\$") for name in model.feature_names_in_]
+    network(model.partial_correlation_, names, ax=figure.subplots())
+    write_picture(figure, picture)

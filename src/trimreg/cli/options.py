@@ -1,0 +1,123 @@
+"""Options that several commands have, and what they all do with them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .common import BadInput, listed, note, say
+
+Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file with names of columns.", metavar="DATA")]
+Target = Annotated[str, typer.Option(help="The column to predict.", metavar="COLUMN")]
+Loss = Annotated[
+    str,
+    typer.Option(
+        help="quadratic, logistic, poisson, gamma, huber or cox; auto: logistic for text, else quadratic."
+    ),
+]
+Event = Annotated[
+    str | None, typer.Option(help="For --loss cox: the column that is 1 for an event, 0 if censored.")
+]
+Drop = Annotated[
+    list[str] | None, typer.Option(help="A column to leave out; may be repeated.", metavar="COLUMN")
+]
+Categorical = Annotated[
+    list[str] | None,
+    typer.Option(help="A column of numbers that are categories; may be repeated.", metavar="COLUMN"),
+]
+GroupCategories = Annotated[
+    bool,
+    typer.Option(
+        "--group-categories", help="Keep or leave all values of a category together; h counts columns."
+    ),
+]
+Impute = Annotated[
+    str | None,
+    typer.Option(help="Missing values: mean or median of the column, or drop the row.", metavar="HOW"),
+]
+Standardize = Annotated[
+    bool,
+    typer.Option("--standardize/--no-standardize", help="Whether to divide columns by their deviations."),
+]
+
+
+def check_columns(option: str, names, frame) -> None:
+    """:class:`BadInput` unless all names are columns."""
+    unknown = [name for name in names if name not in frame]
+    if unknown:
+        raise BadInput(
+            f"{option} names no column: {listed(unknown)}; there are {listed(frame.columns, most=12)}"
+        )
+
+
+def learnt(data, impute, categorical, notes):
+    """The recipe for the rows of ``data`` and their numbers; prints the notes."""
+    from . import tables
+
+    recipe, more = tables.learn(data.frame, impute=impute, categorical=categorical)
+    notes += more
+    for text in notes:
+        note(text)
+    X, _ = recipe.transform(data.frame)
+    return recipe, X
+
+
+def check_report() -> None:
+    """:class:`BadInput` where no page can be written."""
+    for package in ("jinja2", "plotly"):
+        try:
+            __import__(package)
+        except ImportError:
+            raise BadInput(f"--report needs {package}: pip install 'trimreg[report]'") from None
+
+
+def model_report(page, model, X, data, content, file=None) -> None:
+    """The page of a fitted model."""
+    from ..experiments.report import write_model_report
+    from .fit import NAMES
+
+    where = {"train": "rows fitted", "test": "rows set aside"}
+    scores = {
+        f"{NAMES.get(name, name)}, {where[part]}": value
+        for part, values in content["metrics"].items()
+        if part in where
+        for name, value in values.items()
+    }
+    path = None
+    if not hasattr(model, "path_"):
+        from .path import fit_path
+
+        groups = getattr(model, "groups", None)
+        path, _ = fit_path(
+            X, data.y, data.loss, hs="auto", alphas="exact", groups=groups, standardize=model.standardize
+        )
+    load = None if file is None else _LOAD.format(file=str(file))
+    write_model_report(
+        model, page, X=X, y=data.y, target=content["target"], data=content["data"]["file"], path=path,
+        scores=scores, notes=content["data"]["notes"], load=load, command=command_line(),
+    )  # fmt: skip
+    say(f"wrote {page}")
+
+
+def graph_report(page, model, X, file, notes) -> None:
+    """The page of a graph."""
+    from ..experiments.report import write_model_report
+
+    write_model_report(model, page, X=X, data=Path(file).name, notes=notes, command=command_line())
+    say(f"wrote {page}")
+
+
+_LOAD = """import pandas as pd
+from trimreg.cli.models import load_model
+
+model = load_model({file!r})
+model.predict(pd.read_csv("new.csv"))"""
+
+
+def command_line() -> str:
+    """The command as it was typed."""
+    return shlex.join(["trimreg", *sys.argv[1:]])

@@ -1,0 +1,71 @@
+"""``trimreg predict``: a saved model on new rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import options
+from .common import check_outputs, exit_codes, note, say, write_text
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A file of trimreg fit --json.", metavar="MODEL")],
+    data: options.Table,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A CSV file for the predictions; else they are printed.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Predict the rows of a table by a model that trimreg fit --json wrote.
+
+    The table needs the columns that are in the model, and no others. If it also has the target, scores are
+    printed on standard error. Classes come with their probabilities.
+
+    \b
+    Examples:
+      trimreg predict model.json new.csv
+      trimreg predict model.json new.parquet --out predictions.csv
+
+    Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
+    """
+    with exit_codes(interrupted=lambda: "interrupted; nothing was written"):
+        from . import models, tables
+
+        check_outputs(out=out)
+        saved = models.load_model(model)
+        frame = tables.read_table(data)
+        eta, notes = saved.predictor(frame)
+        for text in notes:
+            note(text)
+        _print_scores(saved, frame, eta)
+        text = tables.pandas().DataFrame(saved.table(eta)).to_csv(index=False, lineterminator="\n")
+        if out is None:
+            say(text.rstrip("\n"))
+        else:
+            write_text(out, text)
+
+
+def _print_scores(saved, frame, eta):
+    """Scores, where the rows have a target that can be scored."""
+    import numpy as np
+
+    from .data import target_of
+    from .fit import NAMES
+
+    targets = [saved.target] if saved.event is None else [saved.target, saved.event]
+    if not all(name in frame for name in targets):
+        return
+    known = (~frame[targets].isna().any(axis=1)).to_numpy()
+    if known.sum() < 2:
+        return
+    rows = frame[known]
+    y = target_of(rows[saved.target], saved.loss, None if saved.event is None else rows[saved.event])
+    if saved.classes is not None and not np.isin(y, saved.classes).all():
+        note(f"the target {saved.target!r} has classes that the fit had not; no scores")
+        return
+    values = saved.scores(eta[known], y).items()
+    shown = ", ".join(f"{NAMES.get(name, name)} {value:.4g}" for name, value in values)
+    say(f"on {int(known.sum())} rows with {saved.target!r}: {shown}", err=True)

@@ -1,0 +1,365 @@
+"""Tables in files: reading them, and turning their columns into numbers.
+
+A :class:`Recipe` is learnt from the training rows and applied to others, so that what a text or a missing
+value stands for is the same in a fit and in later predictions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .common import BadInput, listed, one_line
+
+IMPUTE = ("mean", "median", "drop")
+MOST_LEVELS = 100  # of a category; text with more is a name or a date
+_SEPARATORS = (",", ";", "\t", "|")
+_PARQUET = (".parquet", ".pq")
+
+
+# -- reading --------------------------------------------------------------------------------------------
+
+
+def read_table(path):
+    """The data frame in a CSV or Parquet file; :class:`BadInput` if there is none.
+
+    The separator of a CSV file is that of ``, ; | `` and tab which its first line has most of. Decimal commas
+    are understood where the separator is another.
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from trimreg.cli.tables import read_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "a.csv")
+    ...     _ = file.write_text("x;y\\n1,5;a\\n2,5;b\\n")
+    ...     read_table(file)["x"].tolist()
+    [1.5, 2.5]
+    """
+    path = Path(path)
+    if not path.exists():
+        raise BadInput(f"there is no file {str(path)!r}; check the name")
+    if path.is_dir():
+        raise BadInput(f"{str(path)!r} is a folder; name a CSV or Parquet file in it")
+    frame = _read_parquet(path) if path.suffix.lower() in _PARQUET else _read_csv(path)
+    frame.columns = [str(name) for name in frame.columns]
+    if len(set(frame.columns)) != len(frame.columns):
+        twice = next(name for name in frame.columns if list(frame.columns).count(name) > 1)
+        raise BadInput(f"{path}: two columns are called {twice!r}; rename one of them")
+    if frame.shape[0] == 0:
+        raise BadInput(f"{path} has names of columns and no rows; add data")
+    return frame.reset_index(drop=True)
+
+
+def pandas():
+    """The module; :class:`BadInput` where it is missing."""
+    try:
+        import pandas
+    except ImportError:
+        raise BadInput("tables are read by pandas: pip install 'trimreg[experiments]'") from None
+    return pandas
+
+
+def _read_parquet(path):
+    pd = pandas()
+    try:
+        return pd.read_parquet(path)
+    except ImportError:
+        raise BadInput("Parquet needs pyarrow: pip install 'trimreg[experiments]', or give a CSV") from None
+    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
+        raise BadInput(f"{path} cannot be read as Parquet ({_short(error)}); give a table") from None
+
+
+def _read_csv(path):
+    pd = pandas()
+    try:
+        separator = _separator(path)
+        frame = pd.read_csv(path, sep=separator, encoding="utf-8-sig", low_memory=False)
+        if separator != "," and any(_has_decimal_commas(frame[name]) for name in frame):
+            frame = pd.read_csv(path, sep=separator, decimal=",", encoding="utf-8-sig", low_memory=False)
+    except pd.errors.EmptyDataError:
+        raise BadInput(f"{path} is empty; give a table with a line of names") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is no text in UTF-8; save it as CSV in UTF-8, or as Parquet") from None
+    except (OSError, ValueError, pd.errors.ParserError) as error:
+        raise BadInput(f"{path} cannot be read as CSV ({_short(error)}); give a table") from None
+    if isinstance(frame.index, pd.MultiIndex) or not isinstance(frame.index, pd.RangeIndex):
+        raise BadInput(
+            f"{path} has more entries in its rows than names in its first line; mend the first line"
+        )
+    if all(_is_number(name) for name in frame.columns):
+        raise BadInput(f"the first line of {path} is numbers; it must hold the names of the columns")
+    return frame
+
+
+def _separator(path):
+    if path.suffix.lower() in (".gz", ".bz2", ".zip", ".xz"):
+        return ","  # the first line is not to be seen without unpacking
+    with path.open(encoding="utf-8-sig") as file:
+        first = file.readline(1_000_000)
+    if "\0" in first:
+        raise ValueError("it holds bytes that are no text")
+    return max(_SEPARATORS, key=first.count)
+
+
+def _has_decimal_commas(column):
+    pd = pandas()
+    if pd.api.types.is_numeric_dtype(column) or column.dropna().empty:
+        return False
+    return bool(column.dropna().astype(str).str.fullmatch(r"\s*[-+]?\d+(,\d+)?\s*").all())
+
+
+def _is_number(name):
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _short(error):
+    text = one_line(error)
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+# -- from columns to numbers ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that is used: a number, or a category with an indicator for every level but its base.
+
+    Attributes
+    ----------
+    name : str
+    levels : list of str or None
+        Those of a category that have an indicator; None for a number.
+    base : str or None
+        The level of a category that has none: the most common.
+    fill : float, str or None
+        What stands in for a missing value; None if these are refused.
+    """
+
+    name: str
+    levels: list | None = None
+    base: str | None = None
+    fill: float | str | None = None
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the columns of numbers that this one becomes."""
+        return [self.name] if self.levels is None else [f"{self.name}={level}" for level in self.levels]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How columns of a table become a matrix."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def features(self) -> list[str]:
+        return [feature for column in self.columns for feature in column.features]
+
+    @property
+    def groups(self) -> list[str]:
+        """For every feature the column that it is from."""
+        return [column.name for column in self.columns for _ in column.features]
+
+    def transform(self, frame, only=None):
+        """The numbers of these rows, and notes on what was done to them.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+        only : collection of str, optional
+            The features that are needed; the others are left 0 and their columns need not be there.
+
+        Returns
+        -------
+        (pandas.DataFrame, list of str)
+        """
+        pd = pandas()
+        needed = [c for c in self.columns if only is None or any(f in only for f in c.features)]
+        absent = [column.name for column in needed if column.name not in frame]
+        if absent:
+            raise BadInput(f"the table has no column {listed(absent)}, which the model needs; add it")
+        _refuse_missing(frame, [column for column in needed if column.fill is None])
+        matrix = np.zeros((len(frame), len(self.features)))
+        place, notes = 0, []
+        for column in self.columns:
+            width = len(column.features)
+            if column in needed:
+                matrix[:, place : place + width], more = _numbers(frame[column.name], column)
+                notes += more
+            place += width
+        return pd.DataFrame(matrix, columns=self.features), notes
+
+    def to_list(self) -> list[dict]:
+        return [asdict(column) for column in self.columns]
+
+    @classmethod
+    def from_list(cls, columns) -> Recipe:
+        return cls(tuple(Column(**column) for column in columns))
+
+
+def _refuse_missing(frame, columns):
+    counts = {column.name: int(frame[column.name].isna().sum()) for column in columns}
+    _raise_for_missing({name: count for name, count in counts.items() if count})
+
+
+def _raise_for_missing(counts):
+    if counts:
+        shown = [f"{name!r} ({count})" for name, count in list(counts.items())[:6]]
+        more = f" and {len(counts) - 6} more columns" if len(counts) > 6 else ""
+        raise BadInput(
+            f"values are missing in {', '.join(shown)}{more}; fill them, or use --impute mean, median or drop"
+        )
+
+
+def _numbers(values, column):
+    """The values of a column as the numbers of its features, a row each."""
+    if column.levels is None:
+        numbers = as_numbers(values).to_numpy(dtype=float)
+        numbers = np.where(np.isnan(numbers), np.nan if column.fill is None else column.fill, numbers)
+        return numbers[:, None], []
+    text = as_text(values)
+    text = text.where(~values.isna(), column.fill)
+    unknown = sorted(set(text) - {*column.levels, column.base})
+    notes = []
+    if unknown:
+        notes = [
+            f"{column.name!r} has values {listed(unknown)} that the fit had not; taken for {column.base!r}"
+        ]
+    return np.column_stack([text == level for level in column.levels]).astype(float), notes
+
+
+def as_numbers(values):
+    """A column as floats; :class:`BadInput` if it holds text or infinities."""
+    pd = pandas()
+    numbers = pd.to_numeric(values, errors="coerce").astype(float)
+    text = numbers.isna() & ~values.isna()
+    if text.any():
+        raise BadInput(
+            f"column {values.name!r} must be numbers; {int(text.sum())} values are not, such as "
+            f"{str(values[text].iloc[0])!r}; mend them or leave the column out with --drop"
+        )
+    if np.isinf(numbers).any():
+        raise BadInput(
+            f"column {values.name!r} has {int(np.isinf(numbers).sum())} infinite values; mend them or leave "
+            "the column out with --drop"
+        )
+    return numbers
+
+
+def as_text(values):
+    """A column as text; whole numbers without a point, whatever else is in their column."""
+
+    def text(value):
+        return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+    return values.astype(object).map(text)
+
+
+def is_number(values) -> bool:
+    """Whether a column holds numbers or truth values, missing ones aside."""
+    pd = pandas()
+    return pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values) or values.isna().all()
+
+
+def learn(frame, *, impute=None, categorical=()):
+    """The recipe for the columns of these rows, and notes that say what it does.
+
+    Text is one-hot, constant columns are left out. Missing values are refused, or with ``impute="mean"`` or
+    ``"median"`` filled: in a category by its most common level.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        The columns to use, and no others.
+    impute : {None, "mean", "median", "drop"}
+        With ``"drop"`` there is nothing missing left, and nothing is filled later.
+    categorical : collection of str
+        Columns of numbers that are categories.
+
+    Returns
+    -------
+    (Recipe, list of str)
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trimreg.cli.tables import learn
+    >>> frame = pd.DataFrame({"age": [30, 40, 50], "sex": ["f", "m", "f"], "one": [1, 1, 1]})
+    >>> recipe, notes = learn(frame)
+    >>> recipe.features
+    ['age', 'sex=m']
+    >>> notes
+    ["constant column left out: 'one'", "'sex' is text: one-hot as 'sex=m', against 'f'"]
+    """
+    if impute not in ("mean", "median"):
+        counts = frame.isna().sum()
+        _raise_for_missing({name: int(count) for name, count in counts.items() if count})
+    constant = [name for name in frame if frame[name].nunique(dropna=True) <= 1]
+    notes = []
+    if constant:
+        notes.append(f"constant column{'s' * (len(constant) > 1)} left out: {listed(constant)}")
+    columns = []
+    for name in frame:
+        if name in constant:
+            continue
+        if is_number(frame[name]) and name not in categorical:
+            columns.append(_learn_number(frame[name], impute))
+        else:
+            columns.append(_learn_category(frame[name], impute))
+            kind = "a category" if name in categorical else "text"
+            shown = listed(columns[-1].features, most=3)
+            notes.append(f"{name!r} is {kind}: one-hot as {shown}, against {columns[-1].base!r}")
+    filled = {name: int(frame[name].isna().sum()) for name in frame if frame[name].isna().any()}
+    if filled:
+        shown = listed([f"{name} ({count})" for name, count in filled.items()])
+        notes.append(f"missing values filled by the {impute} (text: the most common value): {shown}")
+    if not columns:
+        raise BadInput("no column is left to fit with; give a table with a column that varies")
+    recipe = Recipe(tuple(columns))
+    if len(set(recipe.features)) != len(recipe.features):
+        twice = next(name for name in recipe.features if recipe.features.count(name) > 1)
+        raise BadInput(f"the one-hot columns clash with the column {twice!r}; rename it")
+    return recipe, notes
+
+
+def _learn_number(values, impute):
+    numbers = as_numbers(values)
+    fill = {"mean": numbers.mean, "median": numbers.median}.get(impute, lambda: None)()
+    return Column(values.name, fill=None if fill is None else float(fill))
+
+
+def _learn_category(values, impute):
+    pd = pandas()
+    name, there = values.name, values.dropna()
+    if pd.api.types.is_datetime64_any_dtype(values):
+        raise BadInput(f"column {name!r} holds dates; turn them into numbers, or use --drop {name}")
+    text = as_text(there)
+    parsed = pd.to_numeric(text, errors="coerce")
+    if parsed.notna().mean() > 0.5 and parsed.isna().any():
+        raise BadInput(
+            f"column {name!r} is numbers but for {int(parsed.isna().sum())} values, such as "
+            f"{text[parsed.isna()].iloc[0]!r}; mend them, or use --drop {name}"
+        )
+    counts = text.value_counts()
+    if len(counts) > min(MOST_LEVELS, max(10, len(there) // 2)):
+        raise BadInput(
+            f"column {name!r} is text with {len(counts)} different values, too many for a category; "
+            f"use --drop {name}"
+        )
+    levels = sorted(counts.index)
+    base = min(levels, key=lambda level: (-counts[level], level))
+    fill = base if impute in ("mean", "median") else None
+    return Column(name, [level for level in levels if level != base], base, fill)
