@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-PACKAGES = ("trimreg", "numpy", "scipy", "scikit-learn", "numba", "skglm", "abess", "celer")
+PACKAGES = ("trimreg", "numpy", "scipy", "scikit-learn", "numba", "skglm", "abess", "celer", "gglasso")
 
 
 @dataclass
