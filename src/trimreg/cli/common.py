@@ -82,13 +82,17 @@ def one_line(text) -> str:
 
 
 def say(text, err: bool = False) -> None:
-    """Print a line; letters that the terminal does not have become question marks.
+    """Print a line, in letters that the terminal has."""
+    typer.echo(displayable(text, sys.stderr if err else sys.stdout), err=err)
+
+
+def displayable(text, stream) -> str:
+    """The text with question marks for letters that the stream does not have.
 
     Names of columns may hold anything, and a name must not end a command.
     """
-    stream = sys.stderr if err else sys.stdout
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    typer.echo(str(text).encode(encoding, errors="replace").decode(encoding), err=err)
+    return str(text).encode(encoding, errors="replace").decode(encoding)
 
 
 def note(text) -> None:
@@ -121,7 +125,8 @@ def print_table(title: str, columns: list[tuple[str, str]], rows: list[list[str]
     for name, justify in columns:
         table.add_column(name, justify=justify, no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(entry) for entry in row))  # Text: brackets in names are no markup
+        # Text, for brackets in names are no markup
+        table.add_row(*(Text(displayable(entry, sys.stdout)) for entry in row))
     Console().print(table)
 
 

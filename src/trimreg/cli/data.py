@@ -100,10 +100,7 @@ def columns_of(frame, drop=(), keep=()):
 def _without_missing(frame, targets, impute):
     """The rows that can be used: those with a target, and with ``impute="drop"`` with everything."""
     if impute is None:
-        counts = frame[targets].isna().sum()
-        for name, count in counts.items():
-            if count:
-                raise BadInput(f"the target {name!r} is missing in {count} rows; --impute leaves these out")
+        tables.raise_for_missing(frame.isna().sum())
         return frame, []
     missing = (frame if impute == "drop" else frame[targets]).isna().any(axis=1)
     if missing.all():

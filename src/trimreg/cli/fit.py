@@ -136,9 +136,8 @@ def _run(
     from .data import load
 
     data = load(path, target, loss=loss, event=event, drop=drop, impute=impute)
-    options.check_columns("--categorical", categorical, data.frame)
     train, test = _split(data, test_size, seed)
-    recipe, X = options.learnt(train, impute, categorical, data.notes)
+    recipe, X, notes = options.learnt(train, impute, categorical)
     n, parts = len(X), len(recipe.columns) if group_categories else X.shape[1]
     check_count(h, parts, "columns" if group_categories else "features")
     if "auto" in (h, alpha) and search["criterion"] is None and search["folds"] > n:
@@ -147,6 +146,7 @@ def _run(
         data.loss, h, alpha, seed=seed, jobs=jobs, groups=recipe.groups if group_categories else None,
         **search, **settings,
     )  # fmt: skip
+    options.tell(notes)
     with refused_as_bad_input():
         model.fit(X, train.y)
 
@@ -154,13 +154,14 @@ def _run(
     metrics = _metrics(saved, model, train, test)
     say(model.summary())
     say("")
+    _print_choice(model)
     _print_metrics(metrics, n, 0 if test is None else len(test.frame))
     facts = {
         "file": Path(path).name, "rows": n, "test_rows": 0 if test is None else len(test.frame),
-        "features": X.shape[1], "seed": seed, "notes": data.notes,
+        "features": X.shape[1], "seed": seed, "notes": notes,
     }  # fmt: skip
     setting = getattr(model, "chosen_alpha_", alpha)
-    content = models.content_of(saved, model, alpha_setting=setting, metrics=metrics, data=facts)
+    content = models.content_of(saved, model, X, train.y, alpha_setting=setting, metrics=metrics, data=facts)
     if json is not None:
         write_json(json, content)
     if report is not None:
@@ -200,10 +201,22 @@ def _metrics(saved, model, train, test):
         }
     if test is not None:
         eta, notes = saved.predictor(test.frame)
-        for text in notes:
-            note(text)
+        options.tell(notes)
         metrics["test"] = saved.scores(eta, test.y)
     return metrics
+
+
+def _print_choice(model):
+    """What was chosen, from what and by what; and what the solver warns of without a warning."""
+    if hasattr(model, "hs_"):
+        hs, alphas = model.hs_.tolist(), list(model.alphas_)
+        grid = f"h = {hs[0]}" + (f" to {hs[-1]}" if len(hs) > 1 else "")
+        grid += f" and {len(alphas)} values of alpha" if len(alphas) > 1 else ""
+        how = model.criterion or ("cross-validation" + (", rule 1se" if model.rule == "1se" else ""))
+        alpha = model.chosen_alpha_ if isinstance(model.chosen_alpha_, str) else f"{model.chosen_alpha_:.4g}"
+        say(f"chosen from {grid} by {how}: h = {model.h_}, alpha = {alpha}")
+    if "separable" in model.result_.message:
+        note("these variables separate the classes, so their coefficients have no finite best values")
 
 
 NAMES = {
@@ -221,4 +234,4 @@ def _print_metrics(metrics, n_train, n_test):
     found = metrics.get("cross_validation")
     if found:
         what = "mean squared error" if found["score"] == "neg_mean_squared_error" else "mean loss"
-        say(f"in {found['folds']} folds: {what} {-found['mean']:.4g} +- {found['standard_error']:.2g}")
+        say(f"in {found['folds']} folds: {what} {-found['mean']:.4g} +- {found['standard_error']:.3g}")

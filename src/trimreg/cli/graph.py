@@ -16,7 +16,6 @@ from .common import (
     check_picture,
     exit_codes,
     listed,
-    note,
     parse_alpha,
     parse_h,
     refused_as_bad_input,
@@ -117,6 +116,7 @@ def graph(
             "effort": effort,
         }  # fmt: skip
         model = _build(h, alpha, criterion, seed, jobs, len(X), settings)
+        options.tell(notes)
         with refused_as_bad_input():
             model.fit(X)
         say(model.summary())
@@ -156,8 +156,6 @@ def _read(path, drop, impute):
         raise BadInput(f"a graph needs two rows or more; there are {len(frame)}")
     recipe, more = tables.learn(frame, impute=impute)
     notes += more
-    for line in notes:
-        note(line)
     X, _ = recipe.transform(frame)
     if X.shape[1] < 2:
         raise BadInput("a graph needs two columns that vary; there is one")

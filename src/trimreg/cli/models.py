@@ -124,7 +124,8 @@ class SavedModel:
         if self.loss != "logistic":
             from ..losses import get_loss
 
-            return {"prediction": get_loss(self.loss).inverse_link(eta)}
+            with np.errstate(over="ignore"):
+                return {"prediction": get_loss(self.loss).inverse_link(eta)}
         probability = probabilities(eta)
         chosen = [self.classes[k] for k in probability.argmax(axis=1)]
         names = [f"probability={name}" for name in self.classes]
@@ -187,32 +188,40 @@ def scores(loss, eta, y, classes=None) -> dict:
         return found
     from ..losses import get_loss
 
-    mean = get_loss(loss).inverse_link(eta)
-    error = y - mean
-    found = {"rmse": np.sqrt(np.mean(error**2))}
+    with np.errstate(over="ignore", invalid="ignore"):  # a log link, far from the rows that were fitted
+        mean = get_loss(loss).inverse_link(eta)
+        error = y - mean
+        found = {"rmse": np.sqrt(np.mean(error**2))}
     if loss == "huber":
         found["mae"] = np.mean(np.abs(error))
+    if not np.isfinite(found["rmse"]) or np.ptp(y) == 0:
+        return found  # shares of a variance, which there is not
     if loss in ("poisson", "gamma"):
         found["d2"] = metrics.d2_tweedie_score(y, mean, power=1 if loss == "poisson" else 2)
-    elif y.size > 1:
+    else:
         found["r2"] = metrics.r2_score(y, mean)
     return found
 
 
-def certificate(model) -> dict:
-    """What the solver proved of its solution."""
+def certificate(model, X, y) -> dict:
+    """What is known of the solution: what the solver says, and checks made again from the data."""
+    from ..experiments.modelreport import diagnostics
+
     result = model.result_
+    checks = {row["check"]: row["value"] for row in diagnostics(model, X, y)}
+    checks.pop("solver")
     return {
         "converged": result.converged,
         "message": result.message,
         "iterations": result.n_iter,
         "objective": result.objective,
-        "stationarity": result.stationarity,
+        "stationarity": checks.pop("stationarity"),
         "swap_optimal": result.swap_optimal,
+        "checks": checks,
     }
 
 
-def content_of(saved: SavedModel, model, *, alpha_setting, metrics, data) -> dict:
+def content_of(saved: SavedModel, model, X, y, *, alpha_setting, metrics, data) -> dict:
     """All that goes into the file."""
     from .. import __version__
 
@@ -240,7 +249,7 @@ def content_of(saved: SavedModel, model, *, alpha_setting, metrics, data) -> dic
         "features": features,
         "columns": saved.recipe.to_list(),
         "metrics": metrics,
-        "certificate": certificate(model),
+        "certificate": certificate(model, X, y),
         "data": data,
     }
 

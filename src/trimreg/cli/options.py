@@ -54,16 +54,20 @@ def check_columns(option: str, names, frame) -> None:
         )
 
 
-def learnt(data, impute, categorical, notes):
-    """The recipe for the rows of ``data`` and their numbers; prints the notes."""
+def learnt(data, impute, categorical):
+    """The recipe for the rows of ``data``, their numbers, and all notes so far."""
     from . import tables
 
-    recipe, more = tables.learn(data.frame, impute=impute, categorical=categorical)
-    notes += more
+    check_columns("--categorical", categorical, data.frame)
+    recipe, notes = tables.learn(data.frame, impute=impute, categorical=categorical)
+    X, _ = recipe.transform(data.frame)
+    return recipe, X, data.notes + notes
+
+
+def tell(notes) -> None:
+    """Print what was done to the data; after all checks, for an error is to be one line."""
     for text in notes:
         note(text)
-    X, _ = recipe.transform(data.frame)
-    return recipe, X
 
 
 def check_report() -> None:

@@ -70,12 +70,12 @@ def path(
         from .data import load
 
         table = load(data, target, loss=loss, event=event, drop=drop or (), impute=impute)
-        options.check_columns("--categorical", categorical or (), table.frame)
-        recipe, X = options.learnt(table, impute, categorical or (), table.notes)
+        recipe, X, notes = options.learnt(table, impute, categorical or ())
         groups = recipe.groups if group_categories else None
         parts = len(recipe.columns) if group_categories else X.shape[1]
         if max_h is not None:
             check_count(max_h, parts, "columns" if group_categories else "features", option="--max-h")
+        options.tell(notes)
         fits, classes = fit_path(
             X, table.y, table.loss, hs="auto" if max_h is None else list(range(max_h + 1)), alphas=[alpha],
             groups=groups, standardize=standardize,

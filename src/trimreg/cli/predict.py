@@ -38,8 +38,7 @@ def predict(
         saved = models.load_model(model)
         frame = tables.read_table(data)
         eta, notes = saved.predictor(frame)
-        for text in notes:
-            note(text)
+        options.tell(notes)
         _print_scores(saved, frame, eta)
         text = tables.pandas().DataFrame(saved.table(eta)).to_csv(index=False, lineterminator="\n")
         if out is None:

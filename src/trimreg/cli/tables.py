@@ -6,6 +6,7 @@ value stands for is the same in a fit and in later predictions.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -81,22 +82,28 @@ def _read_csv(path):
     pd = pandas()
     try:
         separator = _separator(path)
-        frame = pd.read_csv(path, sep=separator, encoding="utf-8-sig", low_memory=False)
+        frame = _parse_csv(path, sep=separator)
         if separator != "," and any(_has_decimal_commas(frame[name]) for name in frame):
-            frame = pd.read_csv(path, sep=separator, decimal=",", encoding="utf-8-sig", low_memory=False)
+            frame = _parse_csv(path, sep=separator, decimal=",")
     except pd.errors.EmptyDataError:
         raise BadInput(f"{path} is empty; give a table with a line of names") from None
     except UnicodeDecodeError:
         raise BadInput(f"{path} is no text in UTF-8; save it as CSV in UTF-8, or as Parquet") from None
-    except (OSError, ValueError, pd.errors.ParserError) as error:
+    except pd.errors.ParserWarning:
+        raise BadInput(f"{path} has rows with more entries than the first line has names; mend it") from None
+    except (OSError, ValueError, EOFError) as error:  # ParserError is a ValueError
         raise BadInput(f"{path} cannot be read as CSV ({_short(error)}); give a table") from None
-    if isinstance(frame.index, pd.MultiIndex) or not isinstance(frame.index, pd.RangeIndex):
-        raise BadInput(
-            f"{path} has more entries in its rows than names in its first line; mend the first line"
-        )
     if all(_is_number(name) for name in frame.columns):
         raise BadInput(f"the first line of {path} is numbers; it must hold the names of the columns")
     return frame
+
+
+def _parse_csv(path, **how):
+    pd = pandas()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        # Without index_col a first column that has no name would silently become names of rows.
+        return pd.read_csv(path, index_col=False, encoding="utf-8-sig", low_memory=False, **how)
 
 
 def _separator(path):
@@ -212,10 +219,12 @@ class Recipe:
 
 def _refuse_missing(frame, columns):
     counts = {column.name: int(frame[column.name].isna().sum()) for column in columns}
-    _raise_for_missing({name: count for name, count in counts.items() if count})
+    raise_for_missing(counts)
 
 
-def _raise_for_missing(counts):
+def raise_for_missing(counts):
+    """:class:`BadInput` that names the columns with missing values, if any has some."""
+    counts = {name: int(count) for name, count in counts.items() if count}
     if counts:
         shown = [f"{name!r} ({count})" for name, count in list(counts.items())[:6]]
         more = f" and {len(counts) - 6} more columns" if len(counts) > 6 else ""
@@ -305,8 +314,7 @@ def learn(frame, *, impute=None, categorical=()):
     ["constant column left out: 'one'", "'sex' is text: one-hot as 'sex=m', against 'f'"]
     """
     if impute not in ("mean", "median"):
-        counts = frame.isna().sum()
-        _raise_for_missing({name: int(count) for name, count in counts.items() if count})
+        raise_for_missing(frame.isna().sum())
     constant = [name for name in frame if frame[name].nunique(dropna=True) <= 1]
     notes = []
     if constant:

@@ -1,0 +1,309 @@
+"""``trimreg fit``: models of tables, their files, and how bad input ends."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from trimreg import TrimmedLasso, TrimmedLogisticRegression
+
+
+def test_least_squares_is_the_estimator_on_one_hot_columns(call, table, tmp_path, frame):
+    answer = call("fit", table("y"), "--target", "y", "--h", 3, "--json", tmp_path / "m.json")
+    assert answer.exit_code == 0, answer.output
+    X = pd.concat([frame[list("abcd")], (frame["city"] == "Bonn").rename("city=Bonn").astype(float)], axis=1)
+    X["city=Oslo"] = (frame["city"] == "Oslo").astype(float)
+    model = TrimmedLasso(h=3).fit(X, frame["y"])
+    content = json.loads((tmp_path / "m.json").read_text())
+    assert list(content["coefficients"]) == list(X)
+    np.testing.assert_allclose(list(content["coefficients"].values()), model.coef_, rtol=1e-9)
+    np.testing.assert_allclose(content["intercept"], model.intercept_, rtol=1e-9)
+    assert content["support"] == ["a", "b", "city=Oslo"]
+    assert (content["h"], content["alpha_setting"], content["loss"]) == (3, "exact", "quadratic")
+    assert content["certificate"]["swap_optimal"] is True
+    assert content["certificate"]["stationarity"] < 1e-10
+    assert content["metrics"]["train"]["r2"] == pytest.approx(model.score(X, frame["y"]))
+    assert content["data"]["rows"] == 60
+    assert "city=Oslo" in answer.stdout
+    assert "constant column left out: 'one'" in answer.stderr
+    assert "'city' is text: one-hot" in answer.stderr
+
+
+def test_auto_chooses_and_says_what(call, table, tmp_path):
+    answer = call("fit", table("y"), "--target", "y", "--json", tmp_path / "m.json")
+    assert answer.exit_code == 0, answer.output
+    content = json.loads((tmp_path / "m.json").read_text())
+    assert content["h"] >= 3
+    assert {"a", "b", "city=Oslo"} <= set(content["support"])
+    found = content["metrics"]["cross_validation"]
+    assert found["folds"] == 5
+    assert np.max(found["scores"]) == pytest.approx(found["mean"])
+    assert found["scores"][found["h"].index(content["h"])] == [found["mean"]]
+    assert content["certificate"]["stationarity"] < 1e-8
+    assert f"by cross-validation: h = {content['h']}, alpha = exact" in answer.stdout
+    assert "folds: 5/5" in answer.stderr
+
+
+def test_folds_are_shuffled(call, table, tmp_path):
+    """Rows that are sorted by a variable would leave each fold with values that no other has."""
+    sort = lambda frame: frame.sort_values("y")  # noqa: E731
+    answer = call("fit", table("y", change=sort), "--target", "y", "--json", tmp_path / "m.json")
+    assert answer.exit_code == 0, answer.output
+    found = json.loads((tmp_path / "m.json").read_text())["metrics"]
+    assert -found["cross_validation"]["mean"] < 2 * found["train"]["rmse"] ** 2
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "score"),
+    [
+        ("ill", [], "auc"),
+        ("kind", [], "accuracy"),
+        ("count", ["--loss", "poisson"], "d2"),
+        ("cost", ["--loss", "gamma"], "d2"),
+        ("y", ["--loss", "huber"], "r2"),
+    ],
+)
+def test_every_loss(call, table, tmp_path, target, arguments, score):
+    files = ["--json", tmp_path / "m.json", "--report", tmp_path / "m.html"]
+    answer = call("fit", table(target), "--target", target, "--h", 2, *arguments, *files)
+    assert answer.exit_code == 0, answer.output
+    content = json.loads((tmp_path / "m.json").read_text())
+    assert set(content["support"]) < {"a", "b", "city=Oslo"}
+    assert content["metrics"]["train"][score] > 0.3
+    assert content["certificate"]["converged"] is True
+    assert content["certificate"]["checks"]["local minimum"] == "yes"
+    page = (tmp_path / "m.html").read_text()
+    assert "load_model" in page
+    assert "data.csv" in page
+
+
+def test_survival_times(call, table, tmp_path):
+    path = table("months", "died")
+    answer = call(
+        "fit", path, "--target", "months", "--event", "died", "--loss", "cox", "--h", 2,
+        "--json", tmp_path / "m.json",
+    )  # fmt: skip
+    assert answer.exit_code == 0, answer.output
+    content = json.loads((tmp_path / "m.json").read_text())
+    assert content["metrics"]["train"]["concordance"] > 0.65
+    assert "died" not in content["features"]
+
+
+def test_auto_of_classes_is_stratified_and_of_a_criterion_has_no_folds(call, table, tmp_path):
+    file = tmp_path / "m.json"
+    answer = call("fit", table("ill"), "--target", "ill", "--rule", "1se", "--json", file)
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(file.read_text())["estimator"] == "TrimmedLogisticRegressionCV"
+    answer = call("fit", table("count"), "--target", "count", "--loss", "poisson", "--criterion", "ebic")
+    assert answer.exit_code == 0, answer.output
+    assert "by ebic: h = " in answer.stdout
+    assert "folds" not in answer.stderr
+
+
+def test_two_classes_agree_with_the_estimator(call, table, tmp_path, frame):
+    call("fit", table("ill"), "--target", "ill", "--h", 1, "--json", tmp_path / "m.json")
+    content = json.loads((tmp_path / "m.json").read_text())
+    X = frame[list("abcd")].assign(bonn=frame["city"] == "Bonn", oslo=frame["city"] == "Oslo").astype(float)
+    model = TrimmedLogisticRegression(h=1).fit(X, frame["ill"])
+    assert content["classes"] == ["no", "yes"]
+    np.testing.assert_allclose(list(content["coefficients"].values()), model.coef_[0], rtol=1e-6)
+    assert content["metrics"]["train"]["accuracy"] == model.score(X, frame["ill"])
+
+
+def test_soft_alpha_and_fractions(call, table, tmp_path):
+    file = tmp_path / "m.json"
+    answer = call("fit", table("y"), "--target", "y", "--h", "0.34", "--alpha", "0.05", "--json", file)
+    assert answer.exit_code == 0, answer.output
+    content = json.loads(file.read_text())
+    assert (content["h"], content["alpha"], content["alpha_setting"]) == (2, 0.05, 0.05)
+    assert len(content["support"]) > 2
+    answer = call("fit", table("y"), "--target", "y", "--h", "1", "--alpha", "auto", "--json", file)
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(file.read_text())["alpha"] > 0
+    assert "h = 1 and 21 values of alpha" in answer.stdout
+
+
+def test_a_test_set_is_not_fitted_to(call, table, tmp_path):
+    file = tmp_path / "m.json"
+    answer = call("fit", table("y"), "--target", "y", "--h", 3, "--test-size", 0.25, "--json", file)
+    assert answer.exit_code == 0, answer.output
+    content = json.loads(file.read_text())
+    assert (content["data"]["rows"], content["data"]["test_rows"]) == (45, 15)
+    assert content["metrics"]["test"]["r2"] > 0.8
+    assert content["metrics"]["test"] != content["metrics"]["train"]
+    assert "on 15 rows set aside: RMSE" in answer.stdout
+
+
+def test_categories_enter_together(call, table, tmp_path):
+    file = tmp_path / "m.json"
+    answer = call("fit", table("y"), "--target", "y", "--h", 3, "--group-categories", "--json", file)
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(file.read_text())["support"] == ["a", "b", "city=Bonn", "city=Oslo"]
+
+
+def test_parquet_missing_values_and_dropped_columns(call, table, tmp_path):
+    def change(frame):
+        frame.loc[:4, "a"] = np.nan
+        frame.loc[10, "y"] = np.nan
+        return frame
+
+    path = table("y", name="data.parquet", change=change)
+    answer = call(
+        "fit", path, "--target", "y", "--h", 2, "--impute", "median", "--drop", "city", "--drop", "one"
+    )
+    assert answer.exit_code == 0, answer.output
+    assert "1 of 60 rows left out, with no target" in answer.stderr
+    assert "filled by the median" in answer.stderr
+    assert "city" not in answer.output
+    answer = call("fit", path, "--target", "y", "--h", 2, "--impute", "drop")
+    assert "6 of 60 rows left out, with a missing value" in answer.stderr
+    assert "on the 54 rows fitted" in answer.stdout
+
+
+def test_a_column_of_row_names_is_left_out(call, table, tmp_path):
+    path = tmp_path / "index.csv"
+    pd.read_csv(table("y")).to_csv(path)
+    answer = call("fit", path, "--target", "y", "--h", 1)
+    assert answer.exit_code == 0, answer.output
+    assert "taken for names of rows" in answer.stderr
+    assert "Unnamed" not in answer.output
+
+
+def test_two_numbers_as_target_get_a_hint(call, table):
+    answer = call("fit", table("died"), "--target", "died", "--h", 1)
+    assert answer.exit_code == 0
+    assert "--loss logistic is for classes" in answer.stderr
+
+
+def test_separable_classes_are_said_to_be(call, table):
+    path = table(change=lambda frame: frame.assign(big=frame["a"] > 0))
+    answer = call("fit", path, "--target", "big", "--h", 1)
+    assert answer.exit_code == 0, answer.output
+    assert "separate the classes" in answer.stderr
+
+
+def test_warnings_of_the_library_are_lines(call, table, monkeypatch):
+    import warnings
+
+    fit = TrimmedLasso.fit
+
+    def warn(self, X, y):
+        warnings.warn("not\nquite there", UserWarning, stacklevel=1)
+        return fit(self, X, y)
+
+    monkeypatch.setattr(TrimmedLasso, "fit", warn)
+    answer = call("fit", table("y"), "--target", "y", "--h", 1)
+    assert answer.exit_code == 0
+    assert "warning: not quite there\n" in answer.stderr
+
+
+# -- bad input ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "z"], "no column 'z'; it has 'a'"),
+        (["--target", "y", "--h", 7], "--h must be from 0 to 6, the number of features; got 7"),
+        (["--target", "y", "--h", 6, "--group-categories"], "from 0 to 5, the number of columns"),
+        (["--target", "y", "--h", -1], "--h must be from 0 to 6"),
+        (["--target", "y", "--h", "ten"], "--h must be auto, a whole number"),
+        (["--target", "y", "--h", "1.5"], "--h must be auto, a whole number"),
+        (["--target", "y", "--alpha", "much"], "--alpha must be exact, auto or a number"),
+        (["--target", "y", "--alpha", "-1"], "--alpha must be"),
+        (["--target", "y", "--alpha", "nan"], "--alpha must be"),
+        (["--target", "y", "--loss", "mse"], "--loss must be auto, quadratic"),
+        (["--target", "y", "--loss", "logistic"], "different values; use another --loss"),
+        (["--target", "a", "--loss", "poisson"], "--loss poisson needs a target of 0 or more"),
+        (["--target", "a", "--loss", "gamma"], "--loss gamma needs a target of above 0"),
+        (["--target", "city", "--loss", "quadratic"], "is no number but text, such as"),
+        (["--target", "one"], "the same value in all rows"),
+        (["--target", "y", "--loss", "cox"], "needs --event"),
+        (["--target", "y", "--event", "one"], "--event is for --loss cox"),
+        (["--target", "a", "--event", "one", "--loss", "cox"], "times >= 0"),
+        (["--target", "y", "--drop", "z"], "--drop names no column: 'z'"),
+        (["--target", "y", "--drop", "y"], "--drop leaves out 'y'"),
+        (["--target", "y", "--categorical", "z"], "--categorical names no column: 'z'"),
+        (["--target", "y", "--impute", "zero"], "--impute must be mean, median or drop"),
+        (["--target", "y", "--rule", "max"], "--rule must be min or 1se"),
+        (["--target", "y", "--rule", "1se", "--h", 2], "use them with --h auto"),
+        (["--target", "y", "--rule", "1se", "--criterion", "bic"], "--rule 1se is about folds"),
+        (["--target", "y", "--criterion", "r2"], "--criterion must be"),
+        (["--target", "y", "--folds", 1], "--folds must be 2 or more"),
+        (["--target", "y", "--folds", 61], "--folds must be at most 60"),
+        (["--target", "y", "--test-size", 1], "--test-size must be"),
+        (["--target", "y", "--test-size", 0.999], "--test-size 0.999 does not do"),
+        (["--target", "y", "--effort", "some"], "--effort must be"),
+        (["--target", "y", "--seed", -1], "--seed must be"),
+        (["--target", "y", "--jobs", 0], "--jobs must be"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(refused, table, arguments, message):
+    assert message in refused("fit", table("y"), *arguments)
+
+
+def test_missing_values_are_refused_with_target_and_columns(refused, table):
+    def change(frame):
+        frame.loc[:1, "a"] = np.nan
+        frame.loc[3, "y"] = np.nan
+        return frame
+
+    line = refused("fit", table("y", change=change), "--target", "y", "--h", 1)
+    assert "'a' (2), 'y' (1); fill them, or use --impute" in line
+
+
+def test_classes_must_be_whole_numbers(refused, table):
+    path = table(change=lambda frame: frame.assign(half=(frame["a"] > 0) + 0.5))
+    assert "such as" in refused("fit", path, "--target", "half", "--loss", "logistic")
+
+
+def test_events_must_happen(refused, table):
+    path = table("months", change=lambda frame: frame.assign(never=0))
+    line = refused("fit", path, "--target", "months", "--event", "never", "--loss", "cox")
+    assert "no row has an event" in line
+
+
+def test_nothing_but_a_target(refused, tmp_path):
+    (tmp_path / "t.csv").write_text("y\n1\n2\n")
+    assert "no column beside 'y'" in refused("fit", tmp_path / "t.csv", "--target", "y")
+
+
+def test_outputs_are_checked_before_the_work(refused, table, tmp_path, monkeypatch):
+    monkeypatch.setattr(TrimmedLasso, "fit", None)
+    arguments = ["fit", table("y"), "--target", "y", "--h", 1]
+    assert "is a folder" in refused(*arguments, "--json", tmp_path)
+    same = refused(*arguments, "--json", tmp_path / "x", "--report", tmp_path / "x")
+    assert "--json and --report name the same file" in same
+    (tmp_path / "file").touch()
+    assert "choose another place with --json" in refused(*arguments, "--json", tmp_path / "file" / "m.json")
+
+
+def test_checks_of_the_library_are_bad_input_and_our_mistakes_are_not(call, refused, table, monkeypatch):
+    def refuse(self, X, y):
+        raise ValueError("y must be\nbetter")
+
+    monkeypatch.setattr(TrimmedLasso, "fit", refuse)
+    assert refused("fit", table("y"), "--target", "y", "--h", 1, "--drop", "city", "--drop", "one").endswith(
+        "error: y must be better"
+    )
+    monkeypatch.undo()
+
+    def fail(*_):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr("trimreg.cli.fit._metrics", fail)
+    answer = call("fit", table("y"), "--target", "y", "--h", 1)
+    assert answer.exit_code == 1
+    assert isinstance(answer.exception, ValueError)
+
+
+def test_an_interrupt_writes_nothing(call, table, tmp_path, monkeypatch):
+    def interrupt(self, X, y):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TrimmedLasso, "fit", interrupt)
+    answer = call("fit", table("y"), "--target", "y", "--h", 1, "--json", tmp_path / "m.json")
+    assert answer.exit_code == 130
+    assert answer.stderr.endswith("interrupted; nothing was written\n")
+    assert not (tmp_path / "m.json").exists()

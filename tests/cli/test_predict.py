@@ -1,0 +1,170 @@
+"""``trimreg predict``, and models that come back from their files."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import trimreg
+from trimreg.cli.common import BadInput
+from trimreg.cli.models import SavedModel, load_model, probabilities, scores
+from trimreg.cli.tables import learn
+
+KINDS = {
+    "quadratic": ("y", "TrimmedLasso"),
+    "logistic": ("ill", "TrimmedLogisticRegression"),
+    "multinomial": ("kind", "TrimmedLogisticRegression"),
+    "poisson": ("count", "TrimmedPoissonRegressor"),
+    "gamma": ("cost", "TrimmedGammaRegressor"),
+    "huber": ("y", "TrimmedHuberRegressor"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_are_those_of_the_estimator(call, table, tmp_path, frame, kind):
+    target, estimator = KINDS[kind]
+    loss = "logistic" if kind == "multinomial" else kind
+    file, path = tmp_path / "m.json", table(target)
+    assert call("fit", path, "--target", target, "--loss", loss, "--h", 2, "--json", file).exit_code == 0
+    answer = call("predict", file, path)
+    assert answer.exit_code == 0, answer.output
+    found = pd.read_csv(io.StringIO(answer.stdout))
+    X, _ = learn(frame[["a", "b", "c", "d", "city"]])[0].transform(frame)
+    model = getattr(trimreg, estimator)(h=2, random_state=0).fit(X, frame[target].to_numpy())
+    expected = model.predict(X)
+    if loss == "logistic":
+        assert found["prediction"].tolist() == expected.tolist()
+        assert list(found)[1:] == [f"probability={name}" for name in model.classes_]
+        np.testing.assert_allclose(found.iloc[:, 1:], model.predict_proba(X), atol=1e-6)
+    else:
+        np.testing.assert_allclose(found["prediction"], expected, rtol=1e-6)
+    again = load_model(file).predict(frame)
+    assert again.tolist() == found["prediction"].tolist()
+    assert f"on 60 rows with {target!r}: " in answer.stderr
+
+
+def test_only_the_columns_of_the_model_are_needed(call, table, tmp_path, refused):
+    file = tmp_path / "m.json"
+    call("fit", table("y"), "--target", "y", "--h", 2, "--json", file)
+    (tmp_path / "new.csv").write_text("b,a\n0.5,1.0\n0.0,0.0\n")
+    answer = call("predict", file, tmp_path / "new.csv", "--out", tmp_path / "out.csv")
+    assert answer.exit_code == 0, answer.output
+    content = json.loads(file.read_text())
+    expected = content["intercept"] + content["coefficients"]["a"] + 0.5 * content["coefficients"]["b"]
+    assert pd.read_csv(tmp_path / "out.csv")["prediction"].tolist() == pytest.approx(
+        [expected, content["intercept"]]
+    )
+    assert answer.stderr == ""
+    (tmp_path / "new.csv").write_text("b\n0.5\n")
+    assert "no column 'a'" in refused("predict", file, tmp_path / "new.csv")
+    (tmp_path / "new.csv").write_text("a,b\n0.5,\n")
+    assert "missing in 'b' (1)" in refused("predict", file, tmp_path / "new.csv")
+
+
+def test_survival_times_give_risks(call, table, tmp_path, frame):
+    file, path = tmp_path / "m.json", table("months", "died")
+    call("fit", path, "--target", "months", "--event", "died", "--loss", "cox", "--h", 2, "--json", file)
+    answer = call("predict", file, path)
+    content = json.loads(file.read_text())
+    found = pd.read_csv(io.StringIO(answer.stdout))["log_risk"]
+    used = [name for name, value in content["coefficients"].items() if value]
+    assert set(used) <= {"a", "b"}
+    np.testing.assert_allclose(found, sum(content["coefficients"][name] * frame[name] for name in used))
+    assert f"concordance {content['metrics']['train']['concordance']:.4g}" in answer.stderr
+
+
+def test_unknown_levels_and_classes_are_said(call, table, tmp_path):
+    file = tmp_path / "m.json"
+    call("fit", table("y"), "--target", "y", "--h", 3, "--json", file)
+    (tmp_path / "new.csv").write_text("a,b,city\n1,1,Oslo\n1,1,Paris\n1,1,Rom\n")
+    answer = call("predict", file, tmp_path / "new.csv")
+    values = pd.read_csv(io.StringIO(answer.stdout))["prediction"]
+    assert values[1] == values[2] != values[0]
+    assert "'Paris' that the fit had not; taken for 'Rom'" in answer.stderr
+    call("fit", table("ill"), "--target", "ill", "--h", 1, "--drop", "city", "--json", file)
+    (tmp_path / "new.csv").write_text("a,b,ill\n1,1,yes\n1,1,perhaps\n")
+    answer = call("predict", file, tmp_path / "new.csv")
+    assert answer.exit_code == 0
+    assert "classes that the fit had not; no scores" in answer.stderr
+
+
+def test_classes_of_numbers_come_back_as_numbers(call, table, tmp_path):
+    file = tmp_path / "m.json"
+    path = table(change=lambda frame: frame.assign(up=(frame["a"] + frame["c"] > 0).astype(int)))
+    call("fit", path, "--target", "up", "--loss", "logistic", "--h", 1, "--json", file)
+    assert load_model(file).classes == [0, 1]
+    assert set(load_model(file).predict(pd.read_csv(path)).tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", "is no JSON"),
+        ("[1]", "holds no model"),
+        ('{"format": "other"}', "holds no model"),
+        ('{"format": "trimreg model", "format_version": 99}', "format 99, this version reads 1"),
+        ('{"format": "trimreg model", "format_version": 1}', "is damaged"),
+    ],
+)
+def test_files_that_hold_no_model(refused, table, tmp_path, text, message):
+    (tmp_path / "m.json").write_text(text)
+    assert message in refused("predict", tmp_path / "m.json", table())
+
+
+def test_a_model_that_is_not_there(refused, table, tmp_path):
+    assert "there is no file" in refused("predict", tmp_path / "m.json", table())
+
+
+def test_a_coefficient_that_is_gone_is_damage(call, table, tmp_path):
+    file = tmp_path / "m.json"
+    call("fit", table("y"), "--target", "y", "--h", 2, "--json", file)
+    content = json.loads(file.read_text())
+    del content["coefficients"]["a"]
+    file.write_text(json.dumps(content))
+    with pytest.raises(BadInput, match=r"damaged \(KeyError"):
+        load_model(file)
+
+
+# -- scores ---------------------------------------------------------------------------------------------
+
+
+def test_probabilities_sum_to_one_at_any_size():
+    for eta in (np.array([-800.0, 0.0, 3.0, 800.0]), np.array([[1e3, 0.0, -1e3], [0.0, 0.0, 0.0]])):
+        p = probabilities(eta)
+        np.testing.assert_allclose(p.sum(axis=1), 1.0)
+        assert np.isfinite(p).all()
+
+
+def test_scores_by_hand():
+    y = np.array([1.0, 2.0, 6.0])
+    found = scores("quadratic", np.array([1.0, 2.0, 3.0]), y)
+    assert found["rmse"] == pytest.approx(np.sqrt(3.0))
+    assert found["r2"] == pytest.approx(1 - 9 / 14)
+    assert scores("huber", np.array([1.0, 2.0, 3.0]), y)["mae"] == 1.0
+    y = np.array([1.0, 3.0])
+    half = 2 * np.sum(y * np.log(y / 2.0) - (y - 2.0))  # deviance of the mean
+    assert scores("poisson", np.log(y), y)["d2"] == pytest.approx(1.0)
+    assert scores("poisson", np.log([2.0, 2.0]), y)["d2"] == pytest.approx(0.0)
+    worse = 2 * np.sum(y * np.log(y / 4.0) - (y - 4.0))
+    assert scores("poisson", np.log([4.0, 4.0]), y)["d2"] == pytest.approx(1 - worse / half)
+    assert list(scores("poisson", np.log([2.0, 2.0]), np.zeros(2))) == ["rmse"]  # nothing to explain
+    assert list(scores("gamma", np.array([0.0, 1000.0]), y)) == ["rmse"]  # beyond any number
+    found = scores("logistic", np.array([-1.0, 2.0, 3.0]), np.array(["n", "n", "y"]), ["n", "y"])
+    assert found["accuracy"] == pytest.approx(2 / 3)
+    assert found["auc"] == 1.0
+    log_loss = np.mean([np.log1p(np.exp(-1.0)), np.log1p(np.exp(2.0)), np.log1p(np.exp(-3.0))])
+    assert found["log_loss"] == pytest.approx(log_loss)
+    assert "auc" not in scores("logistic", np.array([1.0]), np.array(["y"]), ["n", "y"])
+    y = np.array([[1.0, 1.0], [2.0, 1.0]])
+    assert scores("cox", np.array([2.0, 1.0]), y) == {"concordance": 1.0}
+
+
+def test_a_saved_model_of_two_classes_is_a_vector(frame):
+    recipe, _ = learn(frame[["a", "b"]])
+    X, _ = recipe.transform(frame)
+    model = trimreg.TrimmedLogisticRegression(h=1).fit(X, frame["ill"])
+    saved = SavedModel.of(model, "logistic", "ill", None, recipe)
+    assert saved.coef.shape == (2,)
+    np.testing.assert_allclose(saved.predictor(frame)[0], model.decision_function(X))

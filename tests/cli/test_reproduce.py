@@ -1,0 +1,162 @@
+"""``trimreg reproduce`` and ``trimreg report``, on a small made-up experiment."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from trimreg.experiments import registry
+from trimreg.experiments.spec import Cell, Chart, Experiment, Verdict
+from trimreg.experiments.store import Store
+
+BROKEN = set()  # names of cells that fail
+RUN = []
+
+
+def toy_cells(size):
+    return [Cell.of("toy", n=n) for n in range(3 if size == "quick" else 5)]
+
+
+def toy_run(cell):
+    RUN.append(cell.name)
+    if cell.name in BROKEN:
+        raise RuntimeError("no luck")
+    if "interrupt" in BROKEN and len(RUN) == 2:
+        raise KeyboardInterrupt
+    return [{"half": cell["n"] / 2}]
+
+
+def toy_figure(frame):
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    figure.subplots().plot(frame["n"], frame["half"])
+    return figure
+
+
+def toy_judge(frame):
+    if frame["half"].max() < 1:
+        raise LookupError("too few rows")
+    return Verdict("reproduced", f"the largest half is {frame['half'].max():g}", [{"largest": 1.0}])
+
+
+TOY = Experiment(
+    "toy",
+    "Halves [of] numbers",
+    "Halves are less.",
+    toy_cells,
+    toy_run,
+    charts=lambda frame: [
+        Chart("halves", "n", "half", [{"name": "a", "x": frame["n"].tolist(), "y": frame["half"].tolist()}])
+    ],
+    figure=toy_figure,
+    judge=toy_judge,
+)
+
+
+@pytest.fixture(autouse=True)
+def one_experiment(monkeypatch):
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"toy": "toy:TOY"})
+    monkeypatch.setattr(registry, "get_experiment", lambda name: TOY)
+    monkeypatch.setattr("trimreg.experiments.runner.get_experiment", lambda name: TOY)
+    BROKEN.clear()
+    RUN.clear()
+
+
+def test_a_run_from_end_to_end(call, tmp_path):
+    out = tmp_path / "out"
+    answer = call("reproduce", "toy", "--quick", "--out", out, "--jobs", 1)
+    assert answer.exit_code == 0, answer.output
+    assert sorted(path.name for path in out.iterdir() if not path.name.startswith("results")) == [
+        "toy.parquet",
+        "toy.svg",
+    ]
+    assert pd.read_parquet(out / "toy.parquet")["half"].tolist() == [0.0, 0.5, 1.0]
+    assert "<svg" in (out / "toy.svg").read_text()
+    assert "3 cells run" in answer.stdout
+    assert "reproduced" in answer.stdout
+    assert "Halves [of] numbers" in answer.stdout
+    assert "toy: the largest half is 1" in answer.stdout
+    assert "no evidence" in answer.stdout  # it was a quick run
+    page = call("report", "--out", out)
+    assert page.exit_code == 0, page.output
+    assert "the largest half is 1" in (out / "report.html").read_text()
+    page = call("report", "--out", out, "--page", tmp_path / "index.html")
+    assert (tmp_path / "index.html").exists()
+    assert f"wrote {tmp_path / 'index.html'}" in page.stdout
+
+
+def test_the_same_command_goes_on(call, tmp_path):
+    call("reproduce", "toy", "--quick", "--out", tmp_path, "--jobs", 1)
+    RUN.clear()
+    answer = call("reproduce", "all", "--full", "--out", tmp_path, "--jobs", 1)
+    assert "2 cells run" in answer.stdout
+    assert "3 were there" in answer.stdout
+    assert sorted(RUN) == ["toy/n=3", "toy/n=4"]
+    assert "the largest half is 2" in answer.stdout
+    assert "no evidence" not in answer.stdout
+
+
+def test_failed_cells_are_status_1_and_run_again(call, tmp_path):
+    BROKEN.add("toy/n=1")
+    answer = call("reproduce", "toy", "--quick", "--out", tmp_path, "--jobs", 1)
+    assert answer.exit_code == 1
+    assert "failed: toy/n=1: RuntimeError: no luck" in answer.stderr
+    assert "1 cells failed; the same command runs them again" in answer.stderr
+    assert pd.read_parquet(tmp_path / "toy.parquet")["n"].tolist() == [0, 2]
+    BROKEN.clear()
+    assert call("reproduce", "toy", "--quick", "--out", tmp_path, "--jobs", 1).exit_code == 0
+
+
+def test_results_that_cannot_be_judged_are_kept_all_the_same(call, tmp_path):
+    BROKEN.add("toy/n=2")
+    answer = call("reproduce", "toy", "--quick", "--out", tmp_path, "--jobs", 1)
+    assert "toy: cannot be judged from these results (LookupError: too few rows)" in answer.stdout
+    BROKEN.update({"toy/n=0", "toy/n=1"})
+    answer = call("reproduce", "toy", "--quick", "--out", tmp_path / "none", "--jobs", 1)
+    assert answer.exit_code == 1
+    assert "toy: no results" in answer.stdout
+
+
+def test_an_interrupt_is_130_and_says_what_was_kept(call, tmp_path):
+    BROKEN.add("interrupt")
+    answer = call("reproduce", "toy", "--quick", "--out", tmp_path, "--jobs", 1)
+    assert answer.exit_code == 130
+    assert f"interrupted; 1 cells are done and kept in {tmp_path / 'results.sqlite'}" in answer.stderr
+    with Store(tmp_path / "results.sqlite") as store:
+        assert store.counts("toy").done == 1
+    BROKEN.clear()
+    answer = call("reproduce", "toy", "--quick", "--out", tmp_path, "--jobs", 1)
+    assert "2 cells run" in answer.stdout
+    assert "1 were there" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["toy"], "say either --quick"),
+        (["toy", "--quick", "--full"], "say either --quick"),
+        (["fig9", "--quick"], "no experiment 'fig9'; choose from toy"),
+        (["toy", "--quick", "--backend", "slurm"], "--backend must be joblib or dask"),
+        (["toy", "--quick", "--scheduler", "tcp://1.2.3.4:1"], "--scheduler is for --backend dask"),
+        (["toy", "--quick", "--jobs", 0], "--jobs must be"),
+    ],
+)
+def test_bad_input(refused, tmp_path, arguments, message):
+    assert message in refused("reproduce", *arguments, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_places_that_cannot_be_used(refused, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("no store")
+    assert "choose another with --out" in refused("reproduce", "toy", "--quick", "--out", file)
+    (tmp_path / "results.sqlite").write_text("no store, but long enough to look at" * 10)
+    refused("reproduce", "toy", "--quick", "--out", tmp_path)
+    refused("report", "--out", tmp_path)
+
+
+def test_a_report_of_nothing(refused, tmp_path):
+    line = refused("report", "--out", tmp_path)
+    assert "run trimreg reproduce all --quick" in line
+    assert list(Path(tmp_path).iterdir()) == []
