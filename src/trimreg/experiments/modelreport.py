@@ -103,7 +103,8 @@ def write_model_report(
         charts=charts,
         places=places,
         estimator=name,
-        about={key: value for key, value in about.items() if value is not None} | summary["facts"],
+        rows_are="Edges" if hasattr(model, "certificate") else "Coefficients",
+        about={key: value for key, value in (about | summary["facts"]).items() if _is_known(value)},
         scores=dict(scores or {}),
         notes=list(notes),
         table=pages.table(rows, "Coefficients") if rows else None,
@@ -114,6 +115,10 @@ def write_model_report(
     )
 
 
+def _is_known(value):
+    return value is not None and value == value  # a path leaves its certificates to the choice, as NaN
+
+
 # -- the choice of h and alpha ----------------------------------------------------------------------------
 
 
@@ -122,11 +127,16 @@ def score_charts(model) -> list[dict]:
     if not hasattr(model, "hs_"):
         return []
     if hasattr(model, "score_path_"):
-        values, label = np.mean(model.score_path_, axis=2), "mean score of the folds (greater is better)"
-        folds = model.score_path_.shape[2]
-        error = model.score_path_.std(axis=2, ddof=1) / np.sqrt(folds) if folds > 1 else None
+        what, scores = "score", model.score_path_
+        label = "mean score of the folds (greater is better)"
+        if hasattr(model, "mse_path_"):
+            what, scores, label = "error", model.mse_path_, "mean squared error of the folds"
+        folds = scores.shape[2]
+        values = scores.mean(axis=2)
+        error = scores.std(axis=2, ddof=1) / np.sqrt(folds) if folds > 1 else None
     elif hasattr(model, "criterion_path_"):
-        values, error, label = model.criterion_path_, None, f"{model.criterion} (smaller is better)"
+        what, label = str(model.criterion), f"{model.criterion} (smaller is better)"
+        values, error = model.criterion_path_, None
     else:
         return []
     hs, alphas = [int(h) for h in model.hs_], [_alpha_text(alpha) for alpha in model.alphas_]
@@ -139,17 +149,17 @@ def score_charts(model) -> list[dict]:
         lines.append(one)
     lines.append({"name": f"chosen: h = {hs[i]}", "x": [hs[i]], "y": [values[i, j]]})
     within = "; the band is one standard error" if error is not None else ""
-    charts = [chart_json(Chart(f"Score over h{within}", "h, free coefficients", label, lines))]
+    charts = [chart_json(Chart(f"The {what} over h{within}", "h", label, lines))]
     if len(alphas) > 1 and len(hs) > 1:
         charts.append(
             heat_json(
-                "Score over h and alpha; the circle is the choice",
+                f"The {what} over h and alpha; the circle is the choice",
                 alphas,
                 hs,
                 values,
                 x_label="alpha",
                 y_label="h",
-                value_label="score" if hasattr(model, "score_path_") else str(model.criterion),
+                value_label=what,
                 chosen=(alphas[j], hs[i]),
             )
         )
@@ -178,8 +188,8 @@ def _coefficient_charts(summary) -> list[dict]:
     if key is None or not names:
         return []
     labels = {
-        "standardized": "coefficient, of columns of deviation one",
-        "norm": "norm of the coefficients, of columns of deviation one",
+        "standardized": "standardized coefficient",
+        "norm": "norm of the standardized coefficients",
         "coef": "coefficient",
     }
     order = sorted(range(len(names)), key=lambda k: -abs(columns[key][k]))[:_BARS]
@@ -212,9 +222,9 @@ def path_charts(model, path=None) -> list[dict]:
     hs = [int(h) for h in path.hs]
     lines = [{"name": str(names[k]), "x": hs, "y": values[:, k]} for k in ranked[:_PATHS]]
     rest = f" ({_PATHS} of {ranked.size:,})" if ranked.size > _PATHS else ""
-    what = "norm of the coefficients" if several else "coefficient"
+    what = "norm of standardized coefficients" if several else "standardized coefficient"
     title = f"Coefficients over h{rest}, alpha {_alpha_text(path.alphas[j])}"
-    return [chart_json(Chart(title, "h, free coefficients", f"{what}, of columns of deviation one", lines))]
+    return [chart_json(Chart(title, "h", what, lines))]
 
 
 # -- certificates ---------------------------------------------------------------------------------------
@@ -241,8 +251,10 @@ def diagnostics(model, X=None, y=None) -> list[dict]:
     problem = None if X is None or y is None else _problem(model, X, y)
     if problem is not None:
         from ..diagnostics import stationarity
+        from ..penalties import TrimmedL1
 
-        measured = stationarity(**problem, weights=model.trim_weights_)
+        weights = model.trim_weights_ if isinstance(problem["penalty"], TrimmedL1) else None
+        measured = stationarity(**problem, weights=weights)
     rows.append(
         _row("stationarity", measured, "squared distance of 0 from the subdifferential of the objective")
     )
@@ -257,31 +269,43 @@ def diagnostics(model, X=None, y=None) -> list[dict]:
 
 def _problem(model, X, y):
     """The arguments of :mod:`trimreg.diagnostics`; None where the fit left samples out."""
-    from ..penalties import TrimmedL1
-
     if len(model.outliers_):
         return None
     target, weight = model._target(y, None)
-    arguments = model.get_params(deep=False)
-    factor, groups = arguments.get("penalty_factor"), arguments.get("groups")
-    loss = model._problem_arguments()["loss"] if hasattr(model, "hs_") else model._arguments()["loss"]
+    given = model.get_params(deep=False)
+    arguments = model._problem_arguments() if hasattr(model, "hs_") else model._arguments()
     return {
         "X": X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else X,
         "y": np.asarray(target),
         "coef": model.result_.coef,
         "intercept": model.result_.intercept,
-        "penalty": TrimmedL1(model._facts["h"], factor, groups=groups, q=arguments.get("q", 2)),
+        "penalty": _with_h(arguments["penalty"], model._facts["h"]),
         "alpha": model.alpha_,
-        "loss": loss,
+        "loss": arguments["loss"],
         "sample_weight": weight,
-        **{name: arguments.get(name, False) for name in ("fit_intercept", "standardize", "positive")},
+        **{name: given.get(name, False) for name in ("fit_intercept", "standardize", "positive")},
     }
+
+
+def _with_h(penalty, h):
+    """The penalty with the number of free parts that its h came to."""
+    import copy
+
+    from ..penalties import get_penalty
+
+    own = copy.copy(get_penalty(penalty))
+    if h is not None:
+        own.h = h
+    return own
 
 
 def _point_checks(problem, names):
     from ..diagnostics import best_swap, is_local_minimum
     from ..losses import get_loss
+    from ..penalties import TrimmedL1
 
+    if not isinstance(problem["penalty"], TrimmedL1):
+        return []
     point = is_local_minimum(**problem, tol=1e-4)
     where = "" if point.coordinate is None else f"{names(point.coordinate)}: "
     meaning = "all conditions hold to 1e-4" if point else f"{where}{point.reason}"

@@ -16,8 +16,15 @@ from .spec import Chart
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _MARKED = 60  # points up to which a line shows each of them
 _TOGETHER = 8  # lines up to which one box shows all values at an x
+_LOW, _HIGH = 0.1, 0.9  # percentiles at which the colours of a heat map end
 _FONT = {"family": "system-ui, sans-serif", "size": 13, "color": "#1f2933"}
-_AXIS = {"gridcolor": "#e6e9ee", "linecolor": "#9aa5b1", "zeroline": False, "automargin": True}
+_AXIS = {
+    "gridcolor": "#e6e9ee",
+    "linecolor": "#9aa5b1",
+    "zeroline": False,
+    "automargin": True,
+    "exponentformat": "power",
+}
 
 
 def chart_json(chart: Chart) -> dict:
@@ -88,7 +95,7 @@ def band(line: dict, place: int, floor: float | None):
     y = high + low[::-1]
     color = PALETTE[place % len(PALETTE)]
     trace = {
-        "type": "scatter", "mode": "lines", "name": _shown(line["name"]), "x": x + x[::-1], "y": y,
+        "type": "scatter", "mode": "lines", "name": _shown(_short(line["name"])), "x": x + x[::-1], "y": y,
         "fill": "toself", "fillcolor": _faint(color), "line": {"width": 0, "color": color},
         "legendgroup": str(place), "showlegend": False, "hoverinfo": "skip",
     }  # fmt: skip
@@ -97,6 +104,8 @@ def band(line: dict, place: int, floor: float | None):
 
 def heat_json(title, x, y, values, *, x_label, y_label, value_label, chosen=None) -> dict:
     """A heat map of ``values``, a row for each of ``y``; ``chosen`` is the pair (x, y) to mark.
+
+    Colours end at the 10th and the 90th percentile, lest a null model takes all of them for itself.
 
     Examples
     --------
@@ -109,14 +118,19 @@ def heat_json(title, x, y, values, *, x_label, y_label, value_label, chosen=None
     ([[0.2, 0.3], [0.5, None]], ['exact'])
     """
     x, y = ([_category(value) for value in axis] for axis in (x, y))
+    rows = [_numbers(row) for row in values]
+    there = sorted(value for row in rows for value in row if value is not None)
+    low, high = (there[round(part * (len(there) - 1))] if there else None for part in (_LOW, _HIGH))
     layout = _layout(x_label, y_label, False, False) | {"hovermode": "closest", "showlegend": False}
     for axis in ("xaxis", "yaxis"):
         layout[axis] = layout[axis] | {"type": "category", "showgrid": False}
     data = [
         {
-            "type": "heatmap", "x": x, "y": y, "z": [_numbers(row) for row in values],
+            "type": "heatmap", "x": x, "y": y, "z": rows, "zmin": low, "zmax": high,
             "colorscale": "Viridis", "colorbar": {"title": {"text": _shown(value_label)}, "thickness": 14},
-            "hovertemplate": f"{_shown(x_label)} %{{x}}, {_shown(y_label)} %{{y}}: %{{z:.4g}}<extra></extra>",
+            "hovertemplate": (
+                f"{_in_template(x_label)} %{{x}}, {_in_template(y_label)} %{{y}}: %{{z:.4g}}<extra></extra>"
+            ),
         }
     ]  # fmt: skip
     if chosen is not None:
@@ -143,7 +157,7 @@ def bar_json(title, names, values, *, x_label) -> dict:
     >>> drawn["layout"]["yaxis"]["ticktext"], drawn["data"][0]["y"]
     (['&lt;b&gt;', 'age'], [0, 1])
     """
-    places, labels = list(range(len(names))), [_shown(_short(name)) for name in names]
+    places, labels = list(range(len(names))), [_shown(_short(name, 24)) for name in names]
     values = _numbers(values)
     colors = [PALETTE[0] if (value or 0) >= 0 else PALETTE[1] for value in values]
     layout = _layout(x_label, "", False, False) | {"hovermode": "closest", "showlegend": False}
@@ -203,10 +217,11 @@ def _least_positive(lines, *keys):
 
 
 def _line_trace(line, place):
-    mode = "lines+markers" if len(line["x"]) <= _MARKED else "lines"
+    count = len(line["x"])
+    mode = "markers" if count == 1 else "lines+markers" if count <= _MARKED else "lines"
     trace = {
-        "type": "scatter", "mode": mode, "name": _shown(line["name"]), "x": line["x"], "y": line["y"],
-        "legendgroup": str(place), "marker": {"size": 6},
+        "type": "scatter", "mode": mode, "name": _shown(_short(line["name"])), "x": line["x"], "y": line["y"],
+        "legendgroup": str(place), "marker": {"size": 11 if count == 1 else 6},
         "line": {
             "color": PALETTE[place % len(PALETTE)], "width": 2,
             "dash": _DASHES[place // len(PALETTE) % len(_DASHES)],
@@ -231,18 +246,26 @@ def _layout(x_label, y_label, log_x, log_y):
 
     return {
         "xaxis": axis(x_label, log_x), "yaxis": axis(y_label, log_y), "font": _FONT, "height": 400,
-        "margin": {"l": 56, "r": 16, "t": 16, "b": 48}, "paper_bgcolor": "#ffffff", "plot_bgcolor": "#ffffff",
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+        "margin": {"l": 56, "r": 16, "t": 34, "b": 48}, "paper_bgcolor": "#ffffff", "plot_bgcolor": "#ffffff",
+        "legend": {
+            "orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "bottom", "yref": "container",
+        },
         "hoverlabel": {"namelength": -1},
     }  # fmt: skip
 
 
 def _shown(text) -> str:
-    """Text as plotly shows it letter by letter: without tags, and without fields of its templates."""
-    return html.escape(str(text), quote=False).replace("%{", "%\N{ZERO WIDTH SPACE}{")
+    """Text that plotly shows letter by letter, for it reads a few tags of HTML in all text."""
+    return html.escape(str(text), quote=False)
 
 
-def _short(name, length=28):
+def _in_template(text) -> str:
+    """The same inside a template, where ``%{...}`` is a field."""
+    return _shown(text).replace("%", "&#37;")
+
+
+def _short(name, length=48):
+    """The name, cut in the middle where it would leave no room for what it names."""
     name = str(name)
     return name if len(name) <= length else name[: length // 2] + "…" + name[-(length // 2 - 1) :]
 

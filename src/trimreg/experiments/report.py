@@ -74,15 +74,16 @@ def section(store, experiment: Experiment, size: str | None, charts: list[dict])
         "claim": experiment.claim,
         "command": f"trimreg reproduce {experiment.name} --{size or 'full'}",
         "is_missing": frame is None or frame.empty,
-        "size": size or "",
+        "cells": "",
         "facts": {},
     }
     if begun:
-        shown["facts"] = _facts(store, experiment.name, size, frame)
+        counts = store.counts(experiment.name, size)
+        shown["cells"] = f"{size}, {counts.done:,} of {counts.planned:,}"
+        shown["facts"] = _facts(counts, size, frame)
     if shown["is_missing"]:
         return shown | {"badge": "missing", "verdict": "not run" if not begun else "no results"}
     found = findings(experiment, frame.drop(columns=list(_ORIGIN)))
-    counts = store.counts(experiment.name, size)
     if counts.done < counts.planned:
         found.problems.insert(0, _incomplete(counts))
     if size == "quick":
@@ -152,12 +153,11 @@ def _sizes(store, name):
     return begun
 
 
-def _facts(store, name, size, frame):
-    counts = store.counts(name, size)
+def _facts(counts, size, frame):
     facts = {"size": size, "cells done": f"{counts.done:,} of {counts.planned:,}"}
     if counts.failed:
         facts["cells failed"] = counts.failed
-    if frame is not None and not frame.empty:
+    if not frame.empty:
         cells = frame.drop_duplicates("cell")
         facts["rows"] = len(frame)
         facts["time of all cells"] = duration(float(cells["cell_seconds"].sum()))

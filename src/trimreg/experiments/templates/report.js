@@ -1,7 +1,8 @@
 "use strict";
 (() => {
   const charts = JSON.parse(document.getElementById("charts").textContent);
-  const config = { responsive: true, displaylogo: false };
+  const buttons = [["toImage", "zoom2d", "pan2d", "resetScale2d"]];
+  const config = { responsive: true, displaylogo: false, modeBarButtons: buttons };
 
   // -- charts: drawn when they come into view, or when they are asked for ------------------------------
   function draw(figure) {
