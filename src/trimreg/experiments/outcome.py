@@ -72,6 +72,12 @@ def perform(experiment: str, function, cell) -> Outcome:
     return Outcome(experiment, cell.name, parameters, rows, error, time.perf_counter() - start, __version__)
 
 
+def lost(task, reason: str) -> Outcome:
+    """The outcome of a task that never came back: a failure for that reason."""
+    experiment, _, cell = task
+    return Outcome(experiment, cell.name, encode_parameters(cell), None, reason, 0.0, __version__)
+
+
 _modules_seen = 0
 
 

@@ -6,6 +6,7 @@ Neither the order of cells nor where they run changes a row: a row depends on it
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -14,15 +15,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..selection.progress import progress
+from .cluster import outcomes_of_cluster
 from .demo import BadInput
-from .outcome import Outcome, encode_parameters, perform
+from .outcome import Outcome, encode_parameters, lost, perform
 from .registry import expand_names, get_experiment
 from .spec import SIZES, Cell, Experiment
 from .store import Store
 
 BACKENDS = ("joblib", "dask")
 _SECONDS_BETWEEN_LINES = 10.0
-_POOLS_AT_MOST = 3
+_POOLS_IN_VAIN = 2
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,6 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, summary: Summary):
         super().__init__(f"{summary.done + summary.skipped} cells are done and kept")
         self.summary = summary
-
-
-class WorkersLost(BadInput):
-    """Worker processes, or the cluster, ended while at work. What was done is in the store."""
 
 
 class Task(NamedTuple):
@@ -100,7 +98,7 @@ def run(
     BadInput
         If an argument is of no use.
     WorkersLost
-        A BadInput: if worker processes keep dying, or the cluster is gone.
+        A BadInput: if the scheduler or all workers of a cluster are gone.
 
     Examples
     --------
@@ -191,15 +189,15 @@ def _outcomes(tasks, backend, n_jobs, scheduler) -> Iterator[Outcome]:
     if not tasks:
         return
     if backend == "dask":
-        from .cluster import outcomes
-
-        yield from outcomes(tasks, n_jobs, scheduler)
+        yield from outcomes_of_cluster(tasks, n_jobs, scheduler)
     else:
         yield from _by_joblib(tasks, n_jobs)
 
 
 def _by_joblib(tasks, n_jobs):
-    """By processes of this machine. A pool that breaks is replaced, and what it had not done is done again.
+    """By processes of this machine. A process that dies takes its pool with it, so there is a new pool for
+    the cells that are left, in another order: which of them ended the process is not known. When several
+    pools got nothing done, each cell that is left has a pool to itself, and those that end it have failed.
 
     joblib itself sends short cells in batches, of a fraction of a second to two.
     """
@@ -210,19 +208,22 @@ def _by_joblib(tasks, n_jobs):
         yield from _in_turn(tasks)
         return
     left = {(task.experiment, task.cell.name): task for task in tasks}
-    for _ in range(_POOLS_AT_MOST):
+    order = random.Random(0)
+    pools_in_vain = 0
+    while left and pools_in_vain < _POOLS_IN_VAIN:
+        before = len(left)
         try:
-            with closing(_by_one_pool(list(left.values()), n_jobs)) as outcomes:
-                for outcome in outcomes:
-                    del left[outcome.experiment, outcome.cell]
-                    yield outcome
-            return
+            for outcome in _by_one_pool(list(left.values()), n_jobs):
+                del left[outcome.experiment, outcome.cell]
+                yield outcome
         except BrokenProcessPool:
-            continue
-    raise WorkersLost(
-        f"worker processes keep dying, perhaps for want of memory; {len(tasks) - len(left)} cells were done"
-        f" and are kept, {len(left)} are left. Run it again with fewer jobs"
-    )
+            pools_in_vain = pools_in_vain + 1 if len(left) == before else 0
+            left = dict(order.sample(list(left.items()), len(left)))
+    for task in left.values():
+        try:
+            yield from _by_one_pool([task], n_jobs)
+        except BrokenProcessPool as error:
+            yield lost(task, f"the process that ran the cell died, perhaps for want of memory: {error}")
 
 
 def _in_turn(tasks):
@@ -239,4 +240,5 @@ def _by_one_pool(tasks, n_jobs):
     with parallel_config("loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="3*n_jobs")
         outcomes = pool(delayed(perform)(*task) for task in tasks)
-    yield from outcomes
+    with closing(outcomes):
+        yield from outcomes

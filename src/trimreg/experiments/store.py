@@ -337,8 +337,10 @@ def _connect(path, read_only):
 
 
 def _check_or_make(connection, path, read_only):
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    # Both in one statement, for another process may be making the tables at this moment.
+    application, tables = connection.execute(
+        "SELECT (SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_master)"
+    ).fetchone()
     if application != _APPLICATION and (application or tables or read_only):
         raise StoreError(f"{path} is no store of trimreg; choose another file, or move it away")
     if not read_only:

@@ -1,0 +1,95 @@
+"""Made-up experiments in a module that worker processes can import, and a script that runs one."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from trimreg.experiments.spec import Cell, Experiment
+
+
+def numbers(cell):
+    """Rows of a seed: ties, zeros, scales, and what JSON does not know."""
+    rng = cell.rng()
+    values = rng.standard_normal(5) * 10.0 ** rng.integers(-12, 12)
+    return [
+        {"method": "sum", "value": float(values.sum()), "path": values, "found": values[0] > 0},
+        {"method": "odd", "value": [np.nan, np.inf, -np.inf, -0.0][cell["n"] % 4], "path": [], "found": None},
+    ]
+
+
+def slow_numbers(cell):
+    time.sleep(0.03)
+    return numbers(cell)
+
+
+def fails_while_asked(mark, cell):
+    """Fails for odd n as long as a file is there."""
+    if cell["n"] % 2 and Path(mark).exists():
+        raise RuntimeError(f"no luck with {cell['n']}")
+    return numbers(cell)
+
+
+def kills_its_worker_once(mark, cell):
+    """One cell ends its process without a word, the first time that it is run; then there is a file."""
+    if cell["n"] == 3 and not Path(mark).exists():
+        Path(mark).write_text("killed")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return slow_numbers(cell)
+
+
+def kills_every_worker(cell):
+    if cell["n"] == 3:
+        os._exit(1)
+    return numbers(cell)
+
+
+def interrupts(cell):
+    if cell["n"] == 3:
+        raise KeyboardInterrupt
+    return numbers(cell)
+
+
+def threads(cell):
+    from threadpoolctl import threadpool_info
+
+    return [{"threads": max(pool["num_threads"] for pool in threadpool_info()), "pid": os.getpid()}]
+
+
+def toy(function=numbers, count=12, name="toy"):
+    def cells(size):
+        return [Cell.of(name, kind="a", n=n) for n in range(count if size == "full" else count // 2)]
+
+    return Experiment(name, "A toy", "Nothing.", cells, function, charts=None, figure=None, judge=None)
+
+
+def main():
+    """``runner_toys.py STORE COUNT BACKEND N_JOBS``: run the slow toy, and say so when cells are done."""
+    from trimreg.experiments.runner import Interrupted, run
+    from trimreg.experiments.store import Store
+
+    path, count, backend, n_jobs = sys.argv[1:]
+
+    def say(ended, total):
+        print(ended, flush=True)
+
+    with Store(path) as store:
+        try:
+            run(
+                [toy(slow_numbers, int(count))],
+                "full",
+                store,
+                backend=backend,
+                n_jobs=int(n_jobs),
+                on_progress=say,
+            )
+        except Interrupted as stop:
+            print("interrupted", stop.summary.done, flush=True)
+            sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
