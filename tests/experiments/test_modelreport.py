@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas
 import pytest
+from sklearn.model_selection import KFold
 
 import trimreg
 from trimreg.experiments.modelreport import (
@@ -268,8 +269,19 @@ def test_a_fit_without_some_samples_is_not_certified_on_all(X, y):
 def test_code_that_fits_again_gives_the_same_model(X, y, tmp_path):
     file = tmp_path / "data.csv"
     X.assign(**{"the 'y'": y}).to_csv(file, index=False)
-    model = trimreg.TrimmedLassoCV(hs=[1, 2], alphas=[0.1, 0.05], rule="1se").fit(X, y)
+    folds = KFold(n_splits=4, random_state=0, shuffle=True)
+    model = trimreg.TrimmedLassoCV(
+        hs=np.arange(1, 3), alphas=np.geomspace(1, 0.01, 50), rule="1se", cv=folds, n_jobs=1
+    ).fit(X, y)
     scope = {}
     exec(refit_code(model, str(file), "the 'y'"), scope)
     np.testing.assert_allclose(scope["model"].coef_, model.coef_, atol=1e-8)
     assert list(scope["X"].columns) == NAMES
+    np.testing.assert_array_equal(scope["model"].score_path_, model.score_path_)
+
+
+def test_code_imports_the_penalty_and_points_to_the_notes():
+    model = trimreg.MEstimator(penalty=trimreg.TrimmedL1(2))
+    assert "from trimreg.penalties import TrimmedL1\n" in refit_code(model, None, None)
+    assert "notes" not in refit_code(model, None, None)
+    assert "# here comes what the notes" in refit_code(model, None, None, prepared=True)

@@ -192,9 +192,11 @@ def test_a_quick_run_is_marked_and_a_size_can_be_chosen(store, tmp_path):
     fill(store, [0.25], size="quick")
     last = read(store, tmp_path)
     assert "no evidence" in last.text
+    assert "partly reproduced, quick run" in last.text
     assert "reproduce toy --quick" in last.text
     full = read(store, tmp_path, size="full")
     assert "no evidence" not in full.text
+    assert "quick run" not in full.text
     assert full.charts()[0]["data"][0]["x"] == [10, 20]
 
 

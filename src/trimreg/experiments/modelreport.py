@@ -110,7 +110,7 @@ def write_model_report(
         table=pages.table(rows, "Coefficients") if rows else None,
         checks=pages.table(diagnostics(model, X, y), "Certificates"),
         recomputed=X is not None or hasattr(model, "certificate"),
-        load=refit_code(model, data, target) if load is None else load,
+        load=refit_code(model, data, target, prepared=bool(notes)) if load is None else load,
         command=command,
     )
 
@@ -348,8 +348,16 @@ def _names(model):
 # -- code -----------------------------------------------------------------------------------------------
 
 
-def refit_code(model, data: str | None, target: str | None) -> str:
+def refit_code(model, data: str | None, target: str | None, prepared: bool = False) -> str:
     """Code that fits the model again; names are written as Python writes them, whatever is in them.
+
+    Parameters
+    ----------
+    model : estimator
+    data, target : str or None
+        The file and the column.
+    prepared : bool
+        Whether something was done to the columns, which the code then points to.
 
     Examples
     --------
@@ -366,15 +374,35 @@ def refit_code(model, data: str | None, target: str | None) -> str:
     name = type(model).__name__
     defaults = type(model)().get_params(deep=False)
     given = {k: v for k, v in model.get_params(deep=False).items() if not _same(v, defaults[k])}
-    arguments = ", ".join(f"{key}={value!r}" for key, value in given.items())
-    lines = ["import pandas", f"from trimreg import {name}", ""]
+    given = {key: value for key, value in given.items() if key not in ("n_jobs", "verbose")}
+    arguments = ", ".join(f"{key}={_code(value)}" for key, value in given.items())
     reader = "read_parquet" if str(data).endswith(".parquet") else "read_csv"
+    lines = ["import pandas", *_imports(given.values()), f"from trimreg import {name}", ""]
     lines.append(f"table = pandas.{reader}({str(data or 'data.csv')!r})")
+    if prepared:
+        lines.append("# here comes what the notes at the top of this page say of the columns")
     if hasattr(model, "certificate"):
         return "\n".join([*lines, f"model = {name}({arguments}).fit(table)"])
     column = str(target or "y")
     lines.append(f"X, y = table.drop(columns=[{column!r}]), table[{column!r}]")
     return "\n".join([*lines, f"model = {name}({arguments}).fit(X, y)"])
+
+
+def _code(value):
+    """What makes the value again: the whole of an array, and not NumPy's spelling of it."""
+    return repr(value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value)
+
+
+def _imports(values):
+    """Lines that import the classes of scikit-learn and of this library among the values."""
+    found = {}
+    for value in values:
+        room = ".".join(part for part in type(value).__module__.split(".") if not part.startswith("_"))
+        if room.startswith("sklearn."):
+            found[f"from {room} import {type(value).__name__}"] = None
+        elif room.startswith("trimreg."):
+            found[f"from {room.rsplit('.', 1)[0]} import {type(value).__name__}"] = None
+    return sorted(found)
 
 
 def _same(value, default):

@@ -93,10 +93,11 @@ def section(store, experiment: Experiment, size: str | None, charts: list[dict])
     places = range(len(charts), len(charts) + len(found.charts))
     charts += found.charts
     kind = found.verdict.kind if found.verdict else "missing"
+    label = _BADGES.get(kind, "not judged") + (", quick run" if size == "quick" else "")
     rows = found.verdict.table if found.verdict else []
     return shown | {
         "badge": kind,
-        "verdict": _BADGES.get(kind, "not judged"),
+        "verdict": label,
         "measured": found.verdict.measured if found.verdict else "",
         "table": pages.table(rows, f"Figures behind {experiment.title}") if rows else None,
         "picture": found.picture,
