@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from trimreg.selection.progress import parallel, progress
+from trimreg.selection.progress import _timed_lines, parallel, progress
 
 
 def lines_of(capsys, total, verbose, counts):
@@ -85,3 +85,25 @@ def test_an_error_of_a_task_is_raised():
 
 def test_nothing_to_do():
     assert parallel(pow, []) == []
+
+
+def test_lines_of_long_work_tell_the_time_left(capsys):
+    times = iter([0.0, 1.0, 6.0, 7.0, 300.0, 400.0])
+    advance = _timed_lines(10, "cells", 5.0, clock=lambda: next(times))
+    for count in (1, 1, 1, 2, 5):
+        advance(count)
+    assert capsys.readouterr().err.splitlines() == [
+        "cells: 2/10, about 24 s left",
+        "cells: 5/10, about 5 min 0 s left",
+        "cells: 10/10, took 6 min 40 s",
+    ]
+
+
+def test_long_work_without_a_terminal(capsys):
+    with progress(2, "cells", 1, every_seconds=0.0) as advance:
+        advance()
+        advance()
+    assert capsys.readouterr().err == "cells: 1/2, about 0 s left\ncells: 2/2, took 0 s\n"
+    with progress(2, "cells", 2, every_seconds=0.0) as advance:
+        advance()
+    assert capsys.readouterr().err == "cells: 1/2\n"  # every piece was asked for

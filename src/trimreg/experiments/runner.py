@@ -6,12 +6,15 @@ Neither the order of cells nor where they run changes a row: a row depends on it
 
 from __future__ import annotations
 
+import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from ..selection.progress import progress
@@ -239,6 +242,24 @@ def _by_one_pool(tasks, n_jobs):
 
     with parallel_config("loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="3*n_jobs")
-        outcomes = pool(delayed(perform)(*task) for task in tasks)
+        outcomes = pool(delayed(_perform_for)(os.getpid(), task) for task in tasks)
     with closing(outcomes):
         yield from outcomes
+
+
+def _perform_for(parent, task):
+    _die_with(parent)
+    return perform(*task)
+
+
+@cache
+def _die_with(parent):
+    """End this process when its parent is gone, killed perhaps; else it would be about for minutes."""
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    if os.getppid() == parent:
+        threading.Thread(target=watch, daemon=True).start()
