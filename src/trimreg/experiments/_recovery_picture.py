@@ -31,7 +31,7 @@ def draw(name, frame, any_lambda, cross_validated):
         rows = [r for r in any_lambda if r["panel"] == "recovery" and r["p"] == 128]
         _curves(axes[1][2], rows, [m for m in METHODS if m != "lasso"])
         _curves(axes[1][2], rows, [m + AUTHORS for m in METHODS], ":", False)
-        axes[1][2].set_title("(f) p = 128; dotted: solved from zero, as the authors", fontsize=9.5)
+        axes[1][2].set_title("(f) p = 128; dotted: solved as the authors", fontsize=9.5)
     else:
         _curves(axes[1][2], [r for r in any_lambda if r["panel"] == "first"], METHODS)
         axes[1][2].set_title("(f) p = 128, support at the first k features", fontsize=9.5)

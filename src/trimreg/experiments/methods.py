@@ -9,8 +9,9 @@ the loss.
 **Help.** A nonconvex penalty has many local minima, and the start decides which is found. Every method here
 gets the same help: at each lambda a homotopy from the lasso (weights turned gradually for the trimmed
 penalty, the second parameter lowered from the convex end for MCP and SCAD), the lasso itself, and the
-solutions at the neighbouring lambdas as rival starts, by a sweep down and a sweep up. The lowest objective is kept. The
-trimmed penalty has single swaps of free coefficients beside it, which have no counterpart for the others.
+solutions at the neighbouring lambdas as rival starts, by a sweep down and a sweep up. The lowest objective is
+kept. The trimmed penalty has single swaps of free coefficients beside it, which have no counterpart for the
+others.
 A method "(as the authors)" is solved as they do: proximal gradient from zero, Algorithm 1 for trimming.
 """
 
