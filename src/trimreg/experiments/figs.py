@@ -151,8 +151,9 @@ def judge(frame) -> Verdict:
         text.append(
             f"rho = {rho:g}: at best {table.any_alpha(_trimmed(best)):.2f} [{low:.2f}, {high:.2f}] at "
             f"fraction {best:g}, MCP {table.any_alpha('MCP'):.2f}, SCAD {table.any_alpha('SCAD'):.2f}, "
-            f"graphical lasso {table.any_alpha('glasso'):.2f}. Better than both SCAD and MCP at {_listed(both)}, better than "
-            f"the graphical lasso at {_listed(above['glasso'])}, worse at {_listed(below)}."
+            f"graphical lasso {table.any_alpha('glasso'):.2f}. Better than both SCAD and MCP at "
+            f"{_listed(both)}, better than the graphical lasso at {_listed(above['glasso'])}, "
+            f"worse at {_listed(below)}."
         )
         for name in table.recovered:
             low, high = table.interval(name)
@@ -253,8 +254,9 @@ EXPERIMENT = Experiment(
     title="Support recovery on the diamond graph (supplement)",
     claim=(
         "For a wide range of h the trimmed graphical lasso recovers the support more often than SCAD and "
-        "MCP, whether incoherence holds or not, and always more often than the graphical lasso, which fails where "
-        "incoherence does not hold. A replicate counts if some lambda of the path recovers it."
+        "MCP, whether incoherence holds or not, and always more often than the graphical lasso, "
+        "which fails where incoherence does not hold. A replicate counts if some lambda of the path "
+        "recovers it."
     ),
     cells=cells,
     run=run,

@@ -37,8 +37,8 @@ def draw_design(rng, design, n, p, k, size):
         data = make_gaussian(n, p, k, random_state=rng)
     else:
         where = "first" if design == "M1" else "random"
-        # M1 breaks incoherence from 1 / k on. The paper has 2 / k, at which M1 is singular for k = 4.
-        theta = (2.0 if k > 4 else 1.5) / k if design == "M1" else 0.7
+        # M1 breaks incoherence from 1 / k on, and is singular at 1 / sqrt(k). The paper has 2 / k, of k > 4.
+        theta = min(2.0 / k, 0.87 / math.sqrt(k)) if design == "M1" else 0.7
         data = make_paper_design(n, p, k, design=design, theta=theta, support=where, random_state=rng)
     coef = np.where(data.coef != 0, size * rng.choice([-1.0, 1.0], size=p), 0.0)
     return data.X, coef, data.y - data.X @ data.coef

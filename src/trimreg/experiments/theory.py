@@ -18,10 +18,10 @@ ERROR_HS = (0, 2, 4, 6, 8, 10, 12, 14, 15, 16, 20, 24, 32)
 STEPS_SHAPE = {"n": 100, "p": 500, "k": 10, "h": 25}
 STRENGTHS = (0.5, 5.0, 20.0)
 SIZES = {
-    "quick": {"small_n": (50, 200, 800), "small": 3, "error": 6, "condition_n": (50, 200), "condition": 2,
+    "quick": {"small_n": (50, 200, 800), "small": 3, "error": 6, "condition_n": (50, 200), "condition": 1,
               "condition_shape": {"p": 32, "k": 4}, "steps": 1},
-    "full": {"small_n": (25, 50, 100, 200, 400, 800), "small": 30, "error": 100,
-             "condition_n": (50, 100, 200, 400, 800), "condition": 4, "condition_shape": {"p": 128, "k": 8},
+    "full": {"small_n": (25, 50, 100, 200, 400, 800), "small": 20, "error": 100,
+             "condition_n": (50, 100, 200, 400, 800), "condition": 3, "condition_shape": {"p": 128, "k": 8},
              "steps": 10},
 }  # fmt: skip
 
@@ -73,7 +73,7 @@ def run(cell: Cell) -> list[dict]:
     if cell["part"] == "theorem 2":
         return theorems.theorem_2(*shape, ERROR_HS)
     k = cell["k"]
-    return theorems.conditions(*shape, (0, k // 2, k, 2 * k))
+    return theorems.conditions(*shape, (0, k // 2, k, 3 * k // 2))
 
 
 # -- what the rows say -------------------------------------------------------------------------------------
@@ -357,12 +357,12 @@ def figure(frame):
     return drawing
 
 
-def draw_chart(ax, chart):
-    """A chart on matplotlib's axes: lines with their intervals as bands."""
+def draw_chart(ax, chart, styles=None):
+    """A chart on matplotlib's axes: lines with their intervals as bands; looks by name where given."""
     from ..plotting.style import look, tidy
 
     for index, line in enumerate(chart.lines):
-        style = look(index)
+        style = look(index) if styles is None else styles[line["name"]]
         ax.plot(line["x"], line["y"], label=line["name"], marker="o", markersize=3, linewidth=1.4, **style)
         if "low" in line:
             ax.fill_between(
