@@ -49,6 +49,22 @@ def test_the_edges_are_those_of_the_estimator(call, chain, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "settings"),
+    [
+        (["--standardize"], {"standardize": True}),
+        (["--no-standardize"], {"standardize": False}),
+        (["--shrinkage", 0.3], {"standardize": True, "shrinkage": 0.3}),
+    ],
+)
+def test_settings_reach_the_estimator(call, chain, tmp_path, arguments, settings):
+    answer = call("graph", chain, "--h", 1, "--alpha", 0.05, *arguments, "--json", tmp_path / "g.json")
+    assert answer.exit_code == 0, answer.output
+    model = TrimmedGraphicalLasso(1, 0.05, **settings).fit(pd.read_csv(chain)[["u", "v", "w", "alone"]])
+    found = json.loads((tmp_path / "g.json").read_text())
+    np.testing.assert_allclose(found["precision"], model.precision_, rtol=1e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize(
     "arguments",
     [[], ["--criterion", "cv", "--alpha", "auto"], ["--kind", "spearman"], ["--transform", "npn"]],
 )

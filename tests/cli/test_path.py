@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from trimreg import TrimmedLasso
+from trimreg import TrimmedLasso, plotting
 
 
 def test_the_path_is_the_best_fit_of_every_size(call, table, tmp_path, frame):
@@ -40,8 +40,12 @@ def test_several_classes_have_a_row_each(call, table, tmp_path):
     [("ill", []), ("count", ["--loss", "poisson"]), ("y", ["--loss", "huber", "--alpha", "0.05"])],
 )
 def test_other_losses(call, table, tmp_path, target, arguments):
-    answer = call("path", table(target), "--target", target, "--max-h", 2, *arguments)
+    files = ["--out", tmp_path / "p.csv"]
+    answer = call("path", table(target), "--target", target, "--max-h", 2, *arguments, *files)
     assert answer.exit_code == 0, answer.output
+    found = pd.read_csv(tmp_path / "p.csv")
+    assert found["h"].tolist() == [0, 1, 2]  # two classes have one row as well
+    assert "class" not in found
     assert "Best fits by the number of variables" in answer.stdout
 
 
@@ -54,6 +58,24 @@ def test_the_picture_takes_any_name(call, table, tmp_path):
     assert "$x_" in answer.stdout
     assert "[red]b" in answer.stdout
     assert "\x1b[31m" not in answer.output
+
+
+def test_the_picture_is_of_standardized_columns(call, table, tmp_path, monkeypatch):
+    """The same picture whatever the units, which the file has."""
+    drawn = []
+    draw = plotting.coefficient_path_over_h
+
+    def spy(hs, coefs, **options):
+        drawn.append(coefs)
+        return draw(hs, coefs, **options)
+
+    monkeypatch.setattr(plotting, "coefficient_path_over_h", spy)
+    for factor in (1.0, 1000.0):
+        path = table("y", change=lambda frame, factor=factor: frame.assign(a=factor * frame["a"]))
+        answer = call("path", path, "--target", "y", "--max-h", 2, "--picture", tmp_path / "p.png")
+        assert answer.exit_code == 0, answer.output
+    np.testing.assert_allclose(drawn[0], drawn[1], rtol=1e-6, atol=1e-9)
+    assert abs(drawn[0][1]).max() > 1
 
 
 def test_a_feature_may_be_called_h(call, table, tmp_path):

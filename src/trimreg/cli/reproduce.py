@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -169,7 +170,8 @@ def _print_verdicts(found, size):
         rows,
     )
     for experiment, _, verdict, problem in found:
-        say(f"{experiment.name}: {verdict.measured if verdict else problem}")
+        text = f"{experiment.name}: {one_line(verdict.measured) if verdict else problem}"
+        say(textwrap.fill(text, width=100, subsequent_indent="  "))
     if size == "quick":
         say("A quick run tests the pipeline; its verdicts are no evidence. Use --full for these.")
 
