@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import signal
 import time
 from contextlib import contextmanager, suppress
 
@@ -138,6 +139,10 @@ def _check_alive(client):
         )
 
 
+def _ignore_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @contextmanager
 def _connected(n_jobs, scheduler):
     try:
@@ -151,6 +156,7 @@ def _connected(n_jobs, scheduler):
         # Not a word of the loss of workers: it is dealt with here.
         quiet = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
         with LocalCluster(n_workers=count, **quiet) as cluster, Client(cluster) as client:
+            client.run(_ignore_interrupts)  # Ctrl-C is for this process, which then ends the workers
             # A worker that dies while it starts is not replaced by Dask, but it is by this.
             yield client, lambda: cluster.scale(count)
         return
