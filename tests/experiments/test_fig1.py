@@ -19,7 +19,7 @@ def made(objectives, lams=(0.5, 5.0), seeds=12):
     return pd.DataFrame([
         {
             "lam": lam, "steps": 9, "replicate": seed, "method": method, "objective": value(seed),
-            "linear_fit": 0.9,
+            "linear_fit": 0.9, "converged": seed > 0, "iterations": 77,
             "steps_shown": [1, 2], "history": [9.0, value(seed)], "times": [0.1, 0.2],
         }
         for lam in lams for seed in range(seeds) for method, value in objectives.items()
@@ -94,6 +94,7 @@ def test_verdicts(first, dc, kind):
     verdict = fig1.judge(made(objectives(first, dc)))
     assert verdict.kind == kind
     assert "default solver" in verdict.measured.lower()
+    assert "cut short in 2 runs, at 77 steps" in verdict.measured
     assert {row["rival"] for row in verdict.table} == {
         "DC",
         "DC, tie-aware",

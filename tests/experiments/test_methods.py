@@ -218,6 +218,8 @@ def test_simulate_knows_success_from_failure():
     assert by["trimmed"]["recovered_any"]
     assert by["MCP"]["recovered_any"]
     assert by["trimmed"]["cv_error"] < 0.2 < 5 * by["lasso"]["cv_error"]
+    assert by["lasso"]["cv_error"] < 0.5  # the lambda of the worst score would give about 9
+    assert by["lasso"]["lambda_cv"] < 0.2
     assert by["MCP" + methods.AUTHORS]["recovered_cv"] is None
     for row in rows[:4]:
         assert row["best_error"] <= row["cv_error"] * (1 + 1e-12)

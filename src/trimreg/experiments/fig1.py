@@ -139,6 +139,9 @@ def judge(frame) -> Verdict:
     ]
     fits = frame[frame["method"] == "Algorithm 1"]["linear_fit"].dropna().astype(float)
     rate = f" Its log gap is straight with R^2 {fits.median():.2f} (median)." if len(fits) else ""
+    short = frame[(frame["method"] == "Algorithm 1") & ~frame["converged"].astype(bool)]
+    if len(short):
+        rate += f" It was cut short in {len(short)} runs, at {int(short['iterations'].max())} steps at most."
     best = wins(frame, rival="Algorithm 1", method="default solver")
     default = "; ".join(
         f"{r['lambda']:g}: lower in {r['wins']} of {r['wins'] + r['losses'] + r['draws']}, "

@@ -331,7 +331,7 @@ def first_order(gram, c, theta, alpha, kind, parameter, eta, goal, max_iter, tru
             z = theta[j] - eta * gradient[j]
             level = alpha * w[j] if kind == TRIMMED else alpha
             size = proximal_point(abs(z), level, eta, L1 if kind == TRIMMED else kind, parameter)
-            new = size if z > 0.0 else -size
+            new = size if z > 0.0 else 0.0 - size  # no negative zeros
             change[j] = new - theta[j]
             theta[j] = new
             largest = max(largest, abs(change[j]))
