@@ -1,5 +1,6 @@
 """The page of a fitted model, for every kind of estimator."""
 
+import copy
 import json
 import re
 
@@ -212,6 +213,16 @@ def test_the_path_is_that_of_the_alpha_chosen_largest_first(chosen):
     assert all(any(trace["y"]) for trace in chart["data"])
 
 
+def test_the_path_follows_the_choice_of_alpha(chosen):
+    other = copy.copy(chosen)
+    other.best_index_ = (2, 1)
+    (chart,) = path_charts(other)
+    assert chart["title"].endswith("alpha 0.2")
+    np.testing.assert_allclose(
+        chart["data"][0]["y"], chosen.coef_path_[:, 1, 1] * chosen.feature_deviation_[1]
+    )
+
+
 def test_a_path_can_be_given(X, y):
     path = trimreg.trimmed_path(X, y, hs=[0, 1, 2], alphas="exact")
     (chart,) = path_charts(trimreg.TrimmedLasso(h=1).fit(X, y), path)
@@ -250,6 +261,13 @@ def test_certificates_are_of_the_data_given_and_fail_on_other_data(chosen, X, y)
     other = values(diagnostics(chosen, X, y + X["c"].to_numpy()))
     assert other["stationarity"] > 1e-3
     assert other["local minimum"] == "not certified"
+
+
+def test_the_weights_of_the_fit_are_certified_too(X, y):
+    model = trimreg.TrimmedLasso(h=1, alpha=0.1).fit(X, y)
+    assert values(diagnostics(model, X, y))["stationarity"] < 1e-6
+    model.trim_weights_ = np.roll(model.trim_weights_, 1)
+    assert values(diagnostics(model, X, y))["stationarity"] > 1e-3
 
 
 def test_a_better_exchange_is_named(X, y):

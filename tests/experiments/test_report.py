@@ -72,7 +72,8 @@ def curves(frame):
 
 
 def judge(frame):
-    return Verdict("partly", f"Rates {HOSTILE}\n\nand more.", frame.to_dict("records"))
+    rows = [row | {HOSTILE: HOSTILE} for row in frame.to_dict("records")]
+    return Verdict("partly", f"Rates {HOSTILE}\n\nand more.", rows)
 
 
 TOY = Experiment("toy", f"Toy {HOSTILE}", f"Claim {HOSTILE}", no_cells, no_cells, curves, draw, judge)
@@ -112,12 +113,8 @@ def test_a_section_has_claim_verdict_figure_table_charts_and_command(store, tmp_
     for part in (f"Toy {HOSTILE}", f"Claim {HOSTILE}", f"Rates {HOSTILE}", "and more.", "partly reproduced"):
         assert part in page.text
     assert "trimreg reproduce toy --full" in page.text
-    assert [cell["data-key"] for cell in page.of("td") if "data-key" in cell] == [
-        "10.0",
-        "0.25",
-        "20.0",
-        "0.5",
-    ]
+    keys = [cell["data-key"] for cell in page.of("td") if "data-key" in cell]
+    assert keys == ["10.0", "0.25", HOSTILE, "20.0", "0.5", HOSTILE]
     (picture,) = page.of("img")
     assert picture["src"].startswith("data:image/svg+xml;base64,")
     assert len(page.of("figure", **{"class": "chart", "data-chart": "0"})) == 1
