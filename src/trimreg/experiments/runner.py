@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 from ..selection.progress import progress
@@ -240,26 +239,19 @@ def _in_turn(tasks):
 def _by_one_pool(tasks, n_jobs):
     from joblib import Parallel, delayed, parallel_config
 
-    with parallel_config("loky", inner_max_num_threads=1):
+    with parallel_config("loky", inner_max_num_threads=1, initializer=_die_with, initargs=(os.getpid(),)):
         pool = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="3*n_jobs")
-        outcomes = pool(delayed(_perform_for)(os.getpid(), task) for task in tasks)
+        outcomes = pool(delayed(perform)(*task) for task in tasks)
     with closing(outcomes):
         yield from outcomes
 
 
-def _perform_for(parent, task):
-    _die_with(parent)
-    return perform(*task)
-
-
-@cache
 def _die_with(parent):
-    """End this process when its parent is gone, killed perhaps; else it would be about for minutes."""
+    """End this worker when its parent is gone, killed perhaps; else it would be about for minutes."""
 
     def watch():
         while os.getppid() == parent:
             time.sleep(1.0)
         os._exit(1)
 
-    if os.getppid() == parent:
-        threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
