@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from trimreg import L1, solve
 from trimreg.datasets import covariance_m1, covariance_m2
 from trimreg.diagnostics import WorstCase, dual_feasibility, incoherence
+from trimreg.diagnostics._worst import search
 from trimreg.diagnostics.conditions import weighted_lasso
 
 SHAPES = [(8, (0, 3), 0), (8, (0, 3), 1), (8, (0, 3), 2), (8, (1, 4, 6), 4), (7, (), 2), (6, (2,), 5)]
@@ -133,6 +134,18 @@ def test_the_greedy_search_ends_where_no_exchange_helps():
         V = sorted({0, new, *extra} - {out})
         rows = [np.abs(regressed(X, V, j)).sum() for j in set(range(12)) - set(V)]
         assert max(rows) <= found.value * (1 + 1e-9)
+
+
+def test_an_exchange_mends_what_growth_got_wrong():
+    """Candidate 0 is the best alone, and not in the best pair."""
+    value = {(): 0.0, (0,): 3.0, (1,): 2.0, (2,): 2.0, (0, 1): 4.0, (0, 2): 3.5, (1, 2): 10.0}
+
+    def evaluate(which):
+        return value[tuple(sorted(which))], which, -1
+
+    found = search(evaluate, range(3), [2], draw=None, method="greedy", rng=None)
+    assert (found.value, found.free, found.how) == (10.0, (1, 2), "greedy")
+    assert search(evaluate, range(3), [2], draw=None, method="greedy", max_sets=0, rng=None).value == 4.0
 
 
 def test_draws_have_the_size_asked_for_and_are_counted():

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from trimreg import TrimmedL1, solve
+from trimreg import TrimmedL1, solve, steps
+from trimreg.datasets import make_gaussian
 from trimreg.diagnostics import is_local_minimum
 from trimreg.experiments import theorems, theory
 from trimreg.experiments.spec import Cell
@@ -92,6 +93,17 @@ def test_scalings_of_the_loss_change_the_bounds_and_not_the_steps():
     assert total["worst_paper"] > 1
 
 
+def test_the_fall_is_to_the_lowest_objective_found():
+    (row,) = theorems.theorem_3(rng(6), 5.0, "mean", 40, 80, 4, 8, max_iter=300)
+    data = make_gaussian(40, 80, 4, random_state=rng(6))
+    problem = {"penalty": TrimmedL1(8), "alpha": 5.0 / 40}
+    best = solve(data.X, data.y, **problem)
+    first = next(steps(data.X, data.y, solver="bcd", **problem))
+    residual = data.y - data.X @ first.coef
+    F = residual @ residual / 80 + 5.0 / 40 * (first.weights @ np.abs(first.coef))
+    assert row["fall"] == pytest.approx(F - best.objective, rel=1e-6)
+
+
 def test_coefficients_and_noise_of_a_draw():
     for design in theory.DESIGNS:
         X, coef, noise = theorems.draw_design(rng(7), design, 500, 12, 3, 4.0)
@@ -164,6 +176,13 @@ def test_verdicts_follow_the_rows(frame, column, value, part, verdict):
 
 def test_theorem_3_is_reproduced_if_the_papers_constant_holds(frame):
     assert kinds(frame.assign(over_paper=0, steps_over_paper=0))["Theorem 3"] == "reproduced"
+
+
+def test_conditions_are_counted_where_something_is_free(frame):
+    rows = frame[(frame["part"] == "conditions") & (frame["h"] > 0)]
+    (row,) = [row for row in theory.judge(frame).table if row["part"] == "Conditions"]
+    broken = int((rows["dual"] >= 1).sum())
+    assert f"dual feasibility in {broken} of {len(rows)} cases with h > 0" in row["measured"]
 
 
 def test_charts_and_figure_show_the_rows(frame):
