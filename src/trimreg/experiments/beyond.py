@@ -301,7 +301,7 @@ def charts(frame) -> list[Chart]:
         if exact:
             what = f"{title}, p = {p}, k = {k}"
             found.append(Chart(f"Exact support: {what}", "n", "probability", exact, log_x=True))
-            found.append(Chart(f"Relative l2 error: {what}", "n", "error", error, log_x=True))
+            found.append(Chart(f"Relative l2 error: {what}", "n", "error", error, log_x=True, log_y=True))
     return found
 
 
@@ -321,8 +321,6 @@ def figure(frame):
         )
         if i % 2 == 0:
             ax.set_ylim(-0.03, 1.03)
-        else:
-            ax.set_ylim(bottom=0.0)
         ax.set_ylabel(("probability of the exact support", "relative l2 error")[i % 2] if i < 2 else "")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     drawing.legend(
