@@ -15,7 +15,7 @@ if str(FOLDER) not in sys.path:
 
 import runner_toys as toys  # noqa: E402
 
-from trimreg.experiments import runner  # noqa: E402
+from trimreg.experiments import outcome, runner  # noqa: E402
 from trimreg.experiments.demo import BadInput  # noqa: E402
 from trimreg.experiments.runner import Interrupted, run  # noqa: E402
 from trimreg.experiments.store import Store  # noqa: E402
@@ -174,6 +174,15 @@ def test_linear_algebra_has_one_thread(store, n_jobs):
     frame = store.frame("toy")
     assert set(frame["threads"]) == {1}
     assert (os.getpid() in set(frame["pid"])) == (n_jobs == 1)
+
+
+def test_a_worker_limits_its_own_threads(monkeypatch):
+    """Workers of a cluster are started by others, with as many threads as they like."""
+    from threadpoolctl import threadpool_limits
+
+    monkeypatch.setattr(outcome, "_modules_seen", 0)
+    with threadpool_limits(2):
+        assert '"threads": 1' in outcome.perform("toy", toys.threads, toys.toy().cells("quick")[0]).rows
 
 
 def test_progress_is_told(store, capsys):

@@ -131,7 +131,8 @@ def test_without_a_plan_all_cells_count(store):
     store.record(outcome(1))
     assert store.size("toy") is None
     assert store.counts("toy") == Counts(1, 1, 0)
-    assert store.frame("toy")["n"].tolist() == [1]
+    store.record(outcome(0))
+    assert store.frame("toy")["n"].tolist() == [0, 1]  # by name
     assert store.frame("other").empty
     with pytest.raises(BadInput, match="no full run of toy"):
         store.frame("toy", "full")
