@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from trimreg.solvers import compiledlapack as lapack
 from trimreg.solvers import graphkernels as kernels
 
-SIZES = [2, 5, kernels.SMALL, kernels.SMALL + 1, 40]  # plain loops up to SMALL, LAPACK above
+SIZES = [2, 5, lapack.SMALL, lapack.SMALL + 1, 40]  # plain loops up to SMALL, LAPACK above
 
 
 def positive_definite(p, seed=0, spread=1.0):
@@ -82,12 +83,12 @@ class Model:
 @pytest.mark.parametrize("p", SIZES)
 def test_factor_inverse_and_log_determinant(p):
     A = positive_definite(p, seed=p) * np.outer(np.arange(1, p + 1), np.arange(1, p + 1))
-    factor, positive = kernels.factored(A)
+    factor, positive = lapack.factored(A)
     assert positive
     assert np.allclose(factor, np.linalg.cholesky(A), rtol=1e-10, atol=0)
     assert factor.flags.c_contiguous
     assert not np.triu(factor, 1).any()
-    inverse = kernels.inverted(factor)
+    inverse = lapack.inverted(factor)
     assert np.array_equal(inverse, inverse.T)
     assert np.allclose(inverse @ A, np.eye(p), atol=1e-9)
     assert kernels.log_det(factor) == pytest.approx(np.linalg.slogdet(A)[1], rel=1e-12)
@@ -99,25 +100,43 @@ def test_no_factor_where_not_positive_definite(p):
     for bad in (-1.0, 0.0, np.nan):
         B = A.copy()
         B[-1, -1] = bad
-        assert not kernels.factored(B)[1]
+        assert not lapack.factored(B)[1]
     B = A.copy()
     B[0, 1] = B[1, 0] = 1.5  # only its first minor of two is negative
-    assert not kernels.factored(B)[1]
+    assert not lapack.factored(B)[1]
 
 
 def test_singular_by_a_hair():
-    assert kernels.factored(np.array([[1.0, 1 - 1e-12], [1 - 1e-12, 1.0]]))[1]
-    assert not kernels.factored(np.ones((2, 2)))[1]
+    assert lapack.factored(np.array([[1.0, 1 - 1e-12], [1 - 1e-12, 1.0]]))[1]
+    assert not lapack.factored(np.ones((2, 2)))[1]
 
 
 def test_product_moved_largest_and_rounding():
     A, B = positive_definite(4), positive_definite(4, 1)
-    assert np.allclose(kernels.product(A, B), A @ B)
+    assert np.allclose(lapack.product(A, B), A @ B)
     assert np.allclose(kernels.moved(A, B, 0.25), A + 0.25 * B)
     assert kernels.largest_diagonal(np.diag([1.0, 7.0, 3.0])) == 7.0
     assert kernels.rounding_of(0.5, np.eye(2)) == 1e-14
     assert kernels.rounding_of(-30.0, np.eye(2)) == pytest.approx(3e-13)
     assert kernels.rounding_of(1.0, np.diag([1e8, 1e8])) == pytest.approx(4e-8)
+
+
+@pytest.mark.parametrize("n", [1, 5, lapack.SMALL + 1, 60])
+def test_solved(n):
+    rng = np.random.default_rng(n)
+    A = rng.standard_normal((2 * n, n)) * 10.0 ** rng.uniform(-6, 6, n)  # any units
+    matrix, x = A.T @ A, rng.standard_normal(n)
+    rhs = matrix @ x
+    assert np.allclose(matrix @ lapack.solved(matrix, rhs), rhs, rtol=1e-9, atol=0)
+
+
+def test_solved_where_the_matrix_is_singular():
+    matrix = np.ones((3, 3))
+    x = lapack.solved(matrix, np.full(3, 6.0))
+    assert np.isfinite(x).all()
+    assert np.allclose(matrix @ x, 6.0)
+    negative = np.array([[1.0, 5.0], [5.0, 1.0]])  # no ridge makes it positive definite: by its diagonal
+    assert lapack.solved(negative, np.array([3.0, 4.0])).tolist() == [3.0, 4.0]
 
 
 def test_all_free():

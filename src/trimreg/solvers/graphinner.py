@@ -87,11 +87,12 @@ def solve_weighted(S, threshold, Theta=None, *, shift=0.0, tol=1e-8, screen=True
     array([[1. , 0.3],
            [0.3, 1. ]])
     """
+    from . import compiledlapack as lapack
     from . import graphkernels as kernels
 
     p = S.shape[0]
     Theta = np.eye(p) if Theta is None else np.ascontiguousarray(Theta)
-    blocks = components(S, threshold) if screen and p > kernels.SMALL else None
+    blocks = components(S, threshold) if screen and p > lapack.SMALL else None
     if blocks is None or len(blocks) == 1:
         T, W, objective, gap, violation, n_iter, status = kernels.minimize_weighted(
             S, threshold, Theta, shift, tol, _MAX_NEWTON, _MAX_SWEEPS
@@ -141,13 +142,14 @@ def certified(S, threshold, Theta, shift=0.0) -> tuple[np.ndarray, float, float]
     >>> certified(np.eye(2), np.full((2, 2), 0.1), np.eye(2))[1:]
     (0.0, 0.0)
     """
+    from . import compiledlapack as lapack
     from . import graphkernels as kernels
 
     p = S.shape[0]
-    factor, positive = kernels.factored(Theta)
+    factor, positive = lapack.factored(Theta)
     if not positive:
         raise ArithmeticError("Theta is not positive definite")
-    W = kernels.inverted(factor)
+    W = lapack.inverted(factor)
     objective = kernels.value(S, threshold, Theta, factor)
     gap = max(objective - kernels.dual_value(S, threshold, W), 0.0)
     rows, starts = np.empty(p * (p + 1) // 2, dtype=np.int32), np.empty(p + 1, dtype=np.int64)

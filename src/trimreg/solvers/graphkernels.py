@@ -21,109 +21,17 @@ estimation. Journal of Machine Learning Research 15, 2911-2947.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, objmode
-from scipy.linalg import lapack
+from numba import njit
+
+from .compiledlapack import factored, inverted, product, solved
 
 _SUMS = {"reassoc", "contract", "nsz"}  # sums may be taken in any order: NaN and inf keep their meaning
 FACE_AT_MOST = 2000  # entries that are solved for together where coordinate descent crawls
-SMALL = 24  # up to this size plain loops are faster than a call of LAPACK
 _INEXACT_STEPS = 25  # after as many, directions are taken to their end whatever it costs
 
 CONVERGED, OUT_OF_STEPS, STUCK, UNBOUNDED = 0, 1, 2, 3
 _LARGEST = 1e14  # a diagonal entry (in units of 1/S_ii) beyond which the problem is taken for unbounded
 _FAR, _FAR_STEPS = 1e7, 40  # beyond it rounding slows Theta down on its way to infinity: so many steps there
-
-
-# LAPACK reads by columns: a lower factor by rows is to it an upper one, so that nothing is transposed.
-
-
-def _lapack_factor(matrix):
-    upper, info = lapack.dpotrf(matrix.T, lower=0, clean=1)
-    return upper.T, info == 0 and upper[-1, -1] < np.inf  # LAPACK may let NaN pass
-
-
-def _lapack_inverse(factor):
-    return lapack.dpotri(factor.T, lower=0)[0].T  # its lower triangle
-
-
-@njit(cache=True)
-def factored(matrix):
-    """The lower Cholesky factor, and whether there is one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.graphkernels import factored
-    >>> factored(np.array([[4.0, 2.0], [2.0, 2.0]]))
-    (array([[2., 0.],
-           [1., 1.]]), True)
-    """
-    p = matrix.shape[0]
-    if p > SMALL:
-        with objmode(factor="float64[:,::1]", positive="boolean"):
-            factor, positive = _lapack_factor(matrix)
-        return factor, positive
-    factor = np.zeros((p, p))
-    for j in range(p):
-        rest = matrix[j, j]
-        for k in range(j):
-            rest -= factor[j, k] * factor[j, k]
-        if not 0.0 < rest < np.inf:
-            return factor, False
-        pivot = np.sqrt(rest)
-        factor[j, j] = pivot
-        for i in range(j + 1, p):
-            rest = matrix[i, j]
-            for k in range(j):
-                rest -= factor[i, k] * factor[j, k]
-            factor[i, j] = rest / pivot
-    return factor, True
-
-
-@njit(cache=True)
-def inverted(factor):
-    """The inverse of the matrix that has this lower Cholesky factor.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.graphkernels import inverted
-    >>> inverted(np.array([[2.0, 0.0], [0.0, 0.5]]))
-    array([[0.25, 0.  ],
-           [0.  , 4.  ]])
-    """
-    p = factor.shape[0]
-    if p > SMALL:
-        with objmode(inverse="float64[:,::1]"):
-            inverse = _lapack_inverse(factor)
-        for i in range(p):
-            for j in range(i):
-                inverse[j, i] = inverse[i, j]
-        return inverse
-    half = np.zeros((p, p))  # the inverse of the factor
-    for j in range(p):
-        half[j, j] = 1.0 / factor[j, j]
-        for i in range(j + 1, p):
-            total = 0.0
-            for k in range(j, i):
-                total -= factor[i, k] * half[k, j]
-            half[i, j] = total / factor[i, i]
-    inverse = np.empty((p, p))
-    for i in range(p):
-        for j in range(i + 1):
-            total = 0.0
-            for k in range(i, p):
-                total += half[k, i] * half[k, j]
-            inverse[i, j] = inverse[j, i] = total
-    return inverse
-
-
-@njit(cache=True)
-def product(left, right):
-    """``left @ right``; through NumPy, for compiling its own product takes longer than all else here."""
-    with objmode(both="float64[:,::1]"):
-        both = left @ right
-    return both
 
 
 @njit(cache=True)
@@ -262,18 +170,6 @@ def sweep(S, threshold, Theta, W, rows, starts, D, U):
     return largest
 
 
-def _solved(matrix, rhs):
-    """The solution of a positive semidefinite system, with as little of its diagonal added as it needs."""
-    diagonal = np.diagonal(matrix).copy()
-    root = np.sqrt(diagonal)
-    scaled = matrix / np.multiply.outer(root, root)
-    for ridge in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6):
-        factor, info = lapack.dpotrf(scaled + ridge * np.eye(root.size), lower=1, clean=0)
-        if info == 0:
-            return lapack.dpotrs(factor, rhs / root, lower=1)[0] / root
-    return rhs / diagonal
-
-
 @njit(cache=True, fastmath=_SUMS)
 def face_step(S, threshold, Theta, W, rows, starts, D):
     """Go to the minimum of the quadratic model over the entries that are not zero, their signs kept.
@@ -306,8 +202,7 @@ def face_step(S, threshold, Theta, W, rows, starts, D):
             if k == l:
                 entry *= 0.5
             hessian[e, f] = hessian[f, e] = weight * entry
-    with objmode(x="float64[::1]"):
-        x = _solved(hessian, rhs)
+    x = solved(hessian, rhs)
     step, blocking = 1.0, -1
     for e in range(count):
         i, j = first[e], second[e]
