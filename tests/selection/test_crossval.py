@@ -426,3 +426,15 @@ def test_progress_is_told_where_there_is_no_terminal(make, capsys):
     assert "fits: 2/2" in capsys.readouterr().err
     TrimmedLassoCV(hs=[0, 1], cv=3).fit(X, y)
     assert capsys.readouterr().err == ""
+
+
+def test_the_choice_is_certified_and_scored_with_names():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pandas.DataFrame(rng.standard_normal((60, 5)), columns=list("abcde"))
+    y = 2.0 * X["a"] + rng.standard_normal(60)
+    plain = TrimmedLassoCV(hs=range(4), cv=3).fit(X, y, sample_weight=rng.uniform(0.5, 1.0, 60))
+    assert plain.stationarity_ < 1e-20
+    by_name = TrimmedLassoCV(hs=range(4), cv=3, scoring="neg_mean_squared_error").fit(X, y)
+    assert by_name.stationarity_ < 1e-20
+    assert np.allclose(by_name.score_path_, TrimmedLassoCV(hs=range(4), cv=3).fit(X, y).score_path_)

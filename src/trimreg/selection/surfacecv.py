@@ -13,6 +13,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import validate_data
 
+from ..diagnostics import stationarity
 from ..estimators import validation as check
 from ..estimators.linear import LinearEstimator, groups_of
 from ..estimators.solve import solve_with_task
@@ -177,8 +178,9 @@ class SurfaceCV(LinearEstimator):
         return TotalGram.of(X, problem.d, center=self.fit_intercept)
 
     def _fitted(self, coef, intercept):
-        """A copy with these coefficients, for a scorer to predict with."""
+        """A copy with these coefficients, for a scorer to predict with from an array."""
         model = copy.copy(self)
+        vars(model).pop("feature_names_in_", None)
         model.coef_, model.intercept_ = coef, intercept
         return model
 
@@ -197,7 +199,15 @@ class SurfaceCV(LinearEstimator):
         result, task = solve_with_task(
             X, target, sample_weight=weights, theta0=cell.coef, effort=self.effort, **final
         )
-        self._take(_settled(cell, result, self.tol * self.path_.objectives.max()), task)
+        chosen = _settled(cell, result, self.tol * self.path_.objectives.max())
+        if np.isnan(chosen.stationarity):  # cells of a path are not certified one by one
+            setting = {
+                name: final[name] for name in ("loss", "penalty", "fit_intercept", "standardize", "positive")
+            }
+            point = {"alpha": chosen.alpha, "weights": chosen.weights, "intercept": chosen.intercept}
+            T = stationarity(X, target, chosen.coef, sample_weight=weights, **setting, **point)
+            chosen = replace(chosen, stationarity=T)
+        self._take(chosen, task)
         self.entry_order_ = entry_over_path(features_in(self.path_.coefs[: i + 1, j], 1), self.entry_order_)
 
 
