@@ -29,6 +29,7 @@ from .graphmm import Descent, descend
 from .graphproblem import GraphicalProblem
 from .graphsearch import exchange_edges, kicked
 from .homotopy import homotopy
+from .linalg import cholesky
 
 STARTS = ("mle", "shrunk", "diagonal", "glasso", "homotopy")
 _ROUGH = 1e-5  # relative duality gap of the solves of a search
@@ -150,7 +151,8 @@ def start_names(problem: GraphicalProblem, start, effort: str) -> tuple[str, ...
 
 
 def _invertible(S):
-    return float(np.linalg.eigvalsh(S)[0]) > 1e-3
+    """Whether the smallest eigenvalue is above 1e-3."""
+    return cholesky(S - 1e-3 * np.eye(S.shape[0])) is not None
 
 
 def _starting_weights(inner, theta0, start, effort):
