@@ -166,3 +166,11 @@ def test_trimming_the_true_number_recovers_more_where_incoherence_fails():
     )
     gain, error = table.difference("trimmed", "glasso")
     assert gain > 3 * error
+
+
+def test_wilson_ends_at_the_ends():
+    from trimreg.experiments.diamond import wilson
+
+    assert wilson(0, 3)[0] == 0.0
+    assert wilson(3, 3)[1] == 1.0
+    assert 0.0 < wilson(1, 3)[0] < 1 / 3 < wilson(1, 3)[1] < 1.0

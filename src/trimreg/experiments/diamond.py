@@ -170,7 +170,10 @@ def wilson(successes: int, trials: int, z: float = 1.959963984540054) -> tuple[f
     share, spread = successes / trials, z**2 / trials
     middle = share + spread / 2
     half = z * np.sqrt(share * (1.0 - share) / trials + spread / (4 * trials))
-    return float((middle - half) / (1.0 + spread)), float((middle + half) / (1.0 + spread))
+    # The ends are 0 and 1 themselves where none or all succeed, but for rounding.
+    low = 0.0 if successes == 0 else float((middle - half) / (1.0 + spread))
+    high = 1.0 if successes == trials else float((middle + half) / (1.0 + spread))
+    return low, high
 
 
 def recovery(
