@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import trimreg
 from trimreg import L1, SLOPE, TrimmedGraphicalLasso, TrimmedL1
 from trimreg.estimators import graphmodel
 from trimreg.estimators.graphtask import GraphTask
@@ -367,3 +368,22 @@ def test_warm_start_where_an_edge_is_now_excluded():
     assert model.precision_[0, 1] == 0
     assert model.n_edges_ == 2
     assert model.certificate().local_minimum
+
+
+def test_what_cannot_be_a_penalty_of_a_graph():
+    for solver in ("mm", "prox"):
+        with pytest.raises(ValueError, match=r"penalty must have weights .* got SLOPE"):
+            trimreg.solve_graphical(np.eye(3), penalty="slope", alpha=0.1, solver=solver)
+
+
+def test_pairs_are_what_h_is_counted_in():
+    X = np.random.default_rng(0).standard_normal((40, 6))
+    with pytest.raises(ValueError, match=r"hs\[1\] .* number of pairs p\(p-1\)/2 = 15"):
+        trimreg.TrimmedGraphicalLassoCV(hs=[0, 99]).fit(X)
+
+
+def test_any_alpha_beyond_the_exact_threshold_is_as_good():
+    S = np.cov(np.random.default_rng(0).standard_normal((40, 6)), rowvar=False)
+    huge = trimreg.solve_graphical(S, penalty=trimreg.TrimmedL1(h=2), alpha=1e300)
+    exact = trimreg.solve_graphical(S, penalty=trimreg.TrimmedL1(h=2), alpha="exact")
+    assert huge.objective == pytest.approx(exact.objective, rel=1e-9)

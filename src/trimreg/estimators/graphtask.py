@@ -196,6 +196,10 @@ def bind_edges(penalty: Penalty, p: int) -> Penalty:
     6
     """
     count = p * (p - 1) // 2
+    if not penalty.majorizes:
+        raise ValueError(
+            f"penalty must have weights (TrimmedL1, L1, MCP, SCAD), for a graph; got {type(penalty).__name__}"
+        )
     if penalty.groups is not None:
         raise ValueError("penalty must not have groups: the edges of a graph are penalized one by one")
     if np.ndim(penalty.penalty_factor) == 2:
@@ -297,7 +301,7 @@ def check_safe_h(h: int, safe: int, always: int = 0, dependent=None, names=None)
     never = f" and {always} edges that are never penalized" if always else ""
     raise ValueError(
         f"h = {h}{never} may leave the objective without a minimum: the covariance matrix is singular on a "
-        f"set of variables that {safe + 1} free edges can join.{why} The largest safe h is "
+        f"set of variables that {safe + 1} free edge{'s' * (safe > 0)} can join.{why} The largest safe h is "
         f"{max(safe - always, 0)}; or add a ridge, such as shrinkage=0.05"
     )
 

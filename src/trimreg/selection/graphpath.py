@@ -190,7 +190,8 @@ def graph_grid(task: GraphTask, hs, alphas, safe):
     elif isinstance(hs, str) and hs == "auto":
         hs = edge_counts(min(3 * p, least, _n_regular(task)))
     else:
-        hs = check_hs(hs, 2, p * (p - 1) // 2)  # the number of samples is for "auto"
+        of = "the number of pairs p(p-1)/2 ="
+        hs = check_hs(hs, 2, p * (p - 1) // 2, of)  # the number of samples is for "auto"
         if hs[-1] > least < task.safe_h:
             raise ValueError(
                 f"hs must be at most {least}, the largest h that is safe with the samples of every fit; got "

@@ -86,7 +86,7 @@ def alpha_grid(alpha_max, n_alphas=21, eps=1e-3):
     return largest * np.geomspace(1.0, eps, n_alphas)
 
 
-def check_hs(hs, n, p):
+def check_hs(hs, n, p, of="the number of features"):
     """``hs`` as rising, distinct integers.
 
     Parameters
@@ -95,6 +95,8 @@ def check_hs(hs, n, p):
         ``"auto"`` is :func:`auto_hs`. A number is an integer from 0 to p, or a fraction of p in (0, 1).
     n, p : int
         Number of samples and of features.
+    of : str
+        What p is, for messages.
 
     Examples
     --------
@@ -107,7 +109,7 @@ def check_hs(hs, n, p):
             raise ValueError(f"hs must be 'auto' or numbers; got {hs!r}")
         return auto_hs(n, p)
     listed = _listed("hs", hs)
-    return np.unique([count_from(h, p, f"hs[{i}]") for i, h in enumerate(listed)])
+    return np.unique([count_from(h, p, f"hs[{i}]", of) for i, h in enumerate(listed)])
 
 
 def check_alphas(alphas):

@@ -26,6 +26,7 @@ from .graphmm import Descent, descend
 
 _SINGLE = 10  # edges on either side among which single exchanges are tried
 _BELOW_ONE = 1.0 - 1e-12
+_FORBIDDING = 4.0  # no slope of a correlation matrix reaches 2: larger thresholds are all alike
 
 
 def exchange_scores(inner: WeightedGraphSolver, point: Descent):
@@ -36,6 +37,7 @@ def exchange_scores(inner: WeightedGraphSolver, point: Descent):
     size, slope, diagonal = np.abs(point.theta[:m]), point.gradient[:m], point.theta[m:]
     level = problem.penalty.levels(problem.alpha)[:m]
     regular = (level > 0) & np.isfinite(level)
+    level = np.minimum(level, _FORBIDDING)
     free = np.flatnonzero(regular & (point.weights[:m] == 0))
     penalized = np.flatnonzero(regular & (point.weights[:m] > 0))
 
