@@ -6,6 +6,7 @@ import pytest
 from trimreg import solve_graphical
 from trimreg.datasets import make_diamond
 from trimreg.experiments import diamond
+from trimreg.experiments.intervals import wilson
 from trimreg.penalties import L1, MCP, SCAD, TrimmedL1
 
 PAIRS = np.triu_indices(4, 1)
@@ -126,15 +127,15 @@ def test_the_shares_of_a_table():
     mean, error = table.difference("a", "b")
     assert mean == 0.75
     assert error == pytest.approx(np.std([0, 1, 1, 1], ddof=1) / 2)
-    assert table.interval("b") == diamond.wilson(1, 4)
+    assert table.interval("b") == wilson(1, 4)
 
 
 def test_wilsons_interval_holds_the_values_that_a_score_test_keeps():
-    low, high = diamond.wilson(30, 80)
+    low, high = wilson(30, 80)
     for end in (low, high):
         assert abs(30 / 80 - end) == pytest.approx(1.959963984540054 * np.sqrt(end * (1 - end) / 80))
     assert low < 30 / 80 < high
-    assert diamond.wilson(0, 10)[0] == pytest.approx(0.0, abs=1e-15)
+    assert wilson(0, 10)[0] == pytest.approx(0.0, abs=1e-15)
 
 
 def test_the_default_alpha_is_the_rate_of_theory():
@@ -169,8 +170,6 @@ def test_trimming_the_true_number_recovers_more_where_incoherence_fails():
 
 
 def test_wilson_ends_at_the_ends():
-    from trimreg.experiments.diamond import wilson
-
     assert wilson(0, 3)[0] == 0.0
     assert wilson(3, 3)[1] == 1.0
     assert 0.0 < wilson(1, 3)[0] < 1 / 3 < wilson(1, 3)[1] < 1.0

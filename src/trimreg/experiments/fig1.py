@@ -13,7 +13,7 @@ import warnings
 
 import numpy as np
 
-from .diamond import wilson
+from .intervals import wilson
 from .spec import Cell, Chart, Experiment, Verdict
 
 N, P, K, H = 100, 500, 10, 25

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .diamond import wilson
+from .intervals import wilson
 from .methods import LAMBDAS, simulate
 from .spec import Cell, Chart, Experiment, Verdict
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..plotting import PALETTE
-from .diamond import ALPHAS, FRACTIONS, default_methods, recovery, wilson
+from .diamond import ALPHAS, FRACTIONS, default_methods, recovery
+from .intervals import wilson
 from .spec import Cell, Chart, Experiment, Verdict
 
 NAME = "figS"

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from . import gramkernels as kernels
-from .diamond import wilson
+from .intervals import wilson
 from .methods import AUTHORS, METHODS, GramProblem, simulate
 from .spec import Cell, Chart, Experiment, Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import theorems
-from .diamond import wilson
+from .intervals import wilson
 from .spec import Cell, Chart, Experiment, Verdict
 
 NAME = "theory"
