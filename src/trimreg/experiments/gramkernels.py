@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ..solvers.compiledlapack import factored
+
 L1, MCP, SCAD, TRIMMED, SOFTMIN = 0, 1, 2, 3, 4
 _MOST_STEPS = 200
 
@@ -129,29 +131,25 @@ def _newton(gram, gradient, theta, threshold):
     m = theta.size
     B = np.flatnonzero((theta != 0.0) | (threshold == 0.0))
     b = B.size
-    factor = np.empty((b, b))
-    step = np.empty(b)
+    matrix = np.empty((b, b))
     for i in range(b):
         for j in range(i + 1):
-            value = gram[B[i], B[j]]
-            for k in range(j):
-                value -= factor[i, k] * factor[j, k]
-            if i == j:
-                if value <= 1e-10 * gram[B[i], B[i]]:
-                    return
-                factor[i, i] = np.sqrt(value)
-            else:
-                factor[i, j] = value / factor[j, j]
+            matrix[i, j] = gram[B[i], B[j]]
+    factor, found = factored(matrix)
+    if not found:
+        return
+    step = np.empty(b)
     for i in range(b):
+        if factor[i, i] ** 2 <= 1e-10 * gram[B[i], B[i]]:
+            return  # nearly singular: the step would be noise
         value = -gradient[B[i]] - threshold[B[i]] * np.sign(theta[B[i]])
         for k in range(i):
             value -= factor[i, k] * step[k]
         step[i] = value / factor[i, i]
     for i in range(b - 1, -1, -1):
-        value = step[i]
-        for k in range(i + 1, b):
-            value -= factor[k, i] * step[k]
-        step[i] = value / factor[i, i]
+        step[i] /= factor[i, i]
+        for k in range(i):
+            step[k] -= factor[i, k] * step[i]
     length, first = 1.0, -1
     for i in range(b):
         old = theta[B[i]]
