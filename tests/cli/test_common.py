@@ -75,7 +75,7 @@ def test_names_beyond_the_letters_of_the_terminal_do_not_end_a_command(table, tm
     path = table("y", change=lambda frame: frame.rename(columns={"a": name}))
     command = ["path", path, "--target", "y", "--max-h", "1", "--out", tmp_path / f"{name}.csv"]
     answer = subprocess.run(
-        [sys.executable, "-c", "from trimreg.cli import main; main()", *map(str, command)],
+        [sys.executable, "-m", "trimreg", *map(str, command)],
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
     )
