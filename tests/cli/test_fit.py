@@ -1,6 +1,8 @@
 """``trimreg fit``: models of tables, their files, and how bad input ends."""
 
+import base64
 import json
+import re
 import sys
 
 import numpy as np
@@ -69,6 +71,12 @@ def test_a_report_says_what_to_install_before_the_work(refused, table, tmp_path,
     assert line == "error: --report needs plotly: pip install 'trimreg[report]'"
 
 
+def model_in(page):
+    """The file that a reader of the page saves."""
+    (address,) = re.findall(r'download="m(?:odel)?.json" href="data:application/json;base64,([^"]+)"', page)
+    return base64.b64decode(address).decode()
+
+
 @pytest.mark.parametrize(
     ("target", "arguments", "score"),
     [
@@ -91,6 +99,7 @@ def test_every_loss(call, table, tmp_path, target, arguments, score):
     page = (tmp_path / "m.html").read_text()
     assert "load_model" in page
     assert "data.csv" in page
+    assert model_in(page) == (tmp_path / "m.json").read_text()
 
 
 def test_survival_times(call, table, tmp_path):
@@ -322,3 +331,12 @@ def test_an_interrupt_writes_nothing(call, table, tmp_path, monkeypatch):
     assert answer.exit_code == 130
     assert answer.stderr.endswith("interrupted; nothing was written\n")
     assert not (tmp_path / "m.json").exists()
+
+
+def test_a_page_alone_holds_a_model_that_predicts(call, table, tmp_path):
+    data = table("y")
+    assert call("fit", data, "--target", "y", "--h", 2, "--report", tmp_path / "m.html").exit_code == 0
+    (tmp_path / "saved.json").write_text(model_in((tmp_path / "m.html").read_text()))
+    answer = call("predict", tmp_path / "saved.json", data, "--out", tmp_path / "p.csv")
+    assert answer.exit_code == 0, answer.output
+    assert len(pd.read_csv(tmp_path / "p.csv")) == len(pd.read_csv(data))

@@ -272,11 +272,16 @@ def write_text(path, text: str) -> None:
     say(f"wrote {write_atomically(path, text.encode())}")
 
 
-def write_json(path, content) -> None:
-    """Write what ``json`` takes; NumPy's numbers become Python's, what is not finite becomes null."""
+def json_text(content) -> str:
+    """What ``json`` takes, as text; NumPy's numbers become Python's, what is not finite becomes null."""
     import json
 
-    write_text(path, json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_json(path, content) -> None:
+    """Write :func:`json_text`."""
+    write_text(path, json_text(content))
 
 
 def plain(value):

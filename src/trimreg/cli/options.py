@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .common import BadInput, listed, note, say
+from .common import BadInput, json_text, listed, note, say
 
 Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file with names of columns.", metavar="DATA")]
 Target = Annotated[str, typer.Option(help="The column to predict.", metavar="COLUMN")]
@@ -99,10 +99,11 @@ def model_report(page, model, X, data, content, file=None) -> None:
         path, _ = fit_path(
             X, data.y, data.loss, hs="auto", alphas="exact", groups=groups, standardize=model.standardize
         )
-    load = None if file is None else _LOAD.format(file=str(file))
+    name = "model.json" if file is None else Path(file).name
     write_model_report(
         model, page, X=X, y=data.y, target=content["target"], data=content["data"]["file"], path=path,
-        scores=scores, notes=content["data"]["notes"], load=load, command=command_line(),
+        scores=scores, notes=content["data"]["notes"], load=_LOAD.format(file=name),
+        saved=(name, json_text(content)), command=command_line(),
     )  # fmt: skip
     say(f"wrote {page}")
 

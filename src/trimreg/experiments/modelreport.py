@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def write_model_report(
     scores: Mapping | None = None,
     notes: Sequence[str] = (),
     load: str | None = None,
+    saved: tuple[str, str] | None = None,
     command: str | None = None,
     title: str | None = None,
 ) -> Path:
@@ -51,6 +53,8 @@ def write_model_report(
         What was done to the data, a sentence each.
     load : str, optional
         Code that gets the model back. By default code that fits it again.
+    saved : (str, str), optional
+        Name and text of the model's file, which the page then carries for its reader to save.
     command : str, optional
         The command that was typed.
     title : str, optional
@@ -111,8 +115,14 @@ def write_model_report(
         checks=pages.table(diagnostics(model, X, y), "Certificates"),
         recomputed=X is not None or hasattr(model, "certificate"),
         load=refit_code(model, data, target, prepared=bool(notes)) if load is None else load,
+        saved=None if saved is None else _as_link(*saved),
         command=command,
     )
+
+
+def _as_link(name, text):
+    """A file inside the page: its name, and an address that holds all of it."""
+    return {"name": name, "href": "data:application/json;base64," + b64encode(text.encode()).decode("ascii")}
 
 
 def _is_known(value):
