@@ -46,7 +46,7 @@ class _Bounded(torch.autograd.Function):
     def backward(ctx, gradient):
         (x,) = ctx.saved_tensors
         if ctx.high < math.inf:
-            gradient = gradient.masked_fill((x >= ctx.high) & (gradient < 0), 0)
+            gradient = torch.where(x >= ctx.high, gradient.clamp_min(0), gradient)
         if ctx.low > -math.inf:
-            gradient = gradient.masked_fill((x <= ctx.low) & (gradient > 0), 0)
+            gradient = torch.where(x <= ctx.low, gradient.clamp_max(0), gradient)
         return gradient, None, None

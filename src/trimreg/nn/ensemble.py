@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trimreg.nn.copies import without_start
 from trimreg.nn.groups import Slab
 
 Seeds = Iterable["int | torch.Generator"]
@@ -98,8 +99,7 @@ class EnsembleLayer(nn.Module):
         """One of the layers by itself, its values copied."""
         if not -self.replicas <= index < self.replicas:
             raise IndexError(f"replica {index} of an ensemble of {self.replicas}")
-        form = {"device": self.weight.device, "dtype": self.weight.dtype}
-        made = nn.utils.skip_init(self.single, **self.arguments, **form)
+        made = without_start(self.single, self.weight, **self.arguments)
         with torch.no_grad():
             for name, parameter in made.named_parameters():
                 parameter.copy_(getattr(self, name)[index])

@@ -21,13 +21,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trimreg.nn.bayes import _copied_into, conv_arguments
 from trimreg.nn.bounded import bounded
+from trimreg.nn.copies import conv_arguments, copied_into
 
 TEMPERATURE, LOW, HIGH = 2 / 3, -0.1, 1.1  # beta, gamma, zeta
-LOGIT_BOUND = math.log(
-    100.0
-)  # the authors' code holds the logits within +-log(100), so that no gate is lost for good
+#: The authors' code holds the logits within these bounds, so that no gate is lost for good.
+LOGIT_BOUND = math.log(100.0)
 UNIFORM_MARGIN = 1e-6
 
 
@@ -107,14 +106,17 @@ class Gated:
         """The expected number of open gates; one number a replica."""
         return open_probability(self.bounded_logits()).sum(-1)
 
-    def penalty(self, strength: float = 1.0, weight_decay: float = 0.0) -> Tensor:
+    def penalty(self, strength: float | Tensor = 1.0, weight_decay: float = 0.0) -> Tensor:
         r"""The expected L0 and squared L2 norm of the groups; one number a replica.
 
         .. math:: \sum_g P(z_g \ne 0)\,\big(\lambda m_g + \tfrac\rho2 \|\theta_g\|^2\big)
 
         with strength :math:`\lambda`, weight decay :math:`\rho` and :math:`m_g` entries in group g. This is
-        on the scale of a sum over samples: :func:`l0_loss` divides.
+        on the scale of a sum over samples: :func:`l0_loss` divides. In an ensemble the strength may be a
+        tensor with a number for each replica.
         """
+        if isinstance(strength, Tensor) and strength.ndim:
+            strength = strength.unsqueeze(-1)
         cost = strength * self._group_entries()
         if weight_decay:
             cost = cost + 0.5 * weight_decay * self._group_squares()
@@ -170,7 +172,7 @@ class L0Linear(GatedInputs, nn.Linear):
 
     def plain(self) -> nn.Linear:
         """The layer of test time with the gates multiplied in."""
-        made = _copied_into(nn.Linear, self, self.in_features, self.out_features, self.bias is not None)
+        made = copied_into(nn.Linear, self, self.in_features, self.out_features, self.bias is not None)
         with torch.no_grad():
             made.weight.mul_(self.gates())
         return made
@@ -199,7 +201,7 @@ class L0Conv2d(GatedChannels, nn.Conv2d):
 
     def plain(self) -> nn.Conv2d:
         """The layer of test time with the gates multiplied in."""
-        made = _copied_into(nn.Conv2d, self, *conv_arguments(self))
+        made = copied_into(nn.Conv2d, self, *conv_arguments(self))
         with torch.no_grad():
             made.weight.mul_(self.gates()[:, None, None, None])
             if made.bias is not None:
@@ -219,7 +221,7 @@ def gated_layers(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def l0_loss(
-    model: nn.Module, n: int, strength: float | Mapping[str, float] = 1.0, weight_decay: float = 0.0
+    model: nn.Module, n: int, strength: float | Tensor | Mapping = 1.0, weight_decay: float = 0.0
 ) -> Tensor:
     """What the gates add to a mean loss over ``n`` samples: the layers' penalties, summed, divided by n.
 
