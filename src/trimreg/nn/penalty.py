@@ -1,0 +1,339 @@
+r"""The trimmed group penalty on a network, and the step that it takes after the optimizer's.
+
+For each layer, with groups of norms r and the number h of groups that stay free,
+
+.. math:: \alpha \min_{w \in S} \sum_g w_g r_g(\theta), \qquad S = \{0 \le w \le 1,\ 1'w = count - h\}.
+
+======================  =========================================================================
+paper                   here
+======================  =========================================================================
+:math:`\lambda`         ``alpha``, of the layer
+:math:`\eta`            the learning rate of the layer's parameter group
+:math:`\tau`            ``tau``
+:math:`r(\theta)`       ``layers[name].norms()``
+:math:`w`               ``weights()[name]``
+======================  =========================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+
+import torch
+from torch import Tensor, nn
+
+from . import rules
+from .hook import attach
+from .packs import Pack, divide
+from .resolve import checked_size, resolve_layers, strengths
+
+MODES = ("exact", "bcd", "subgradient")
+METRICS = ("plain", "optimizer")
+
+
+class TrimmedGroupL1(nn.Module):
+    r"""Train a network to an exact size: in each layer all groups but ``keep`` are penalized away.
+
+    Build it on the model, attach it to the optimizer, train as usual, and call :meth:`finalize_`. Training
+    decides which groups stay; how many is ``keep``, exactly.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Plain, compiled, or wrapped for data-parallel training.
+    keep : dict
+        How many groups each layer keeps. A key is a name of ``named_modules``, a glob over such names, or the
+        module itself; layers that are not named are left alone. For an ensemble also one integer a replica.
+    alpha : float or dict
+        Strength, for all layers or by layer. Infinity (the default) is hard: the groups beyond h are zero
+        after every step. Then let h come down slowly with ``h_schedule``.
+    groups : {"auto", "in", "out", "rows", "heads"}, callable or dict
+        As in :func:`trimreg.nn.layer_groups`.
+    mode : {"exact", "bcd", "subgradient"}
+        - "exact": the h largest groups go free, the others take a proximal step,
+          :math:`\theta_g \leftarrow (1 - lr\,\alpha / r_g)_+ \theta_g`. This is the proximal map of the
+          penalty.
+        - "bcd": the paper's Algorithm 1. The proximal step has the weights w, and then
+          :math:`w \leftarrow \mathrm{proj}_S[w - \tau r(\theta)]`.
+        - "subgradient": as the authors' code: add :meth:`loss` to the loss; w moves as in "bcd", and no
+          proximal step is taken.
+    tau : float
+        Step of w.
+    metric : {"plain", "optimizer"}
+        "optimizer" takes the proximal step in the metric of Adam or AdamW; see :mod:`trimreg.nn.metric`. It
+        costs some passes over the weights.
+    alpha_schedule, h_schedule : callable, optional
+        From the number of steps to a fraction in [0, 1], such as :class:`trimreg.nn.Ramp`. The strength is
+        ``alpha * fraction``, and ``h = round(count + (keep - count) * fraction)``.
+    freeze_at : int, optional
+        After so many steps the ``keep`` largest groups are fixed: the others are zero from there on, and the
+        kept ones are not penalized.
+    mask_ones : bool
+        Modes "bcd" and "subgradient": zero the groups of weight 1 after every step, as the authors' code
+        masks them.
+
+    Attributes
+    ----------
+    layers : dict of str to LayerGroups
+    keep : dict of str to int
+        After names, globs and modules are resolved.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from trimreg.nn import Ramp, TrimmedGroupL1
+    >>> _ = torch.manual_seed(0)
+    >>> model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 1))
+    >>> optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    >>> penalty = TrimmedGroupL1(model, keep={"0": 2, "2": 4}, h_schedule=Ramp(50, 150))
+    >>> handle = penalty.attach(optimizer)
+    >>> X = torch.randn(64, 8)
+    >>> y = X[:, :1].abs() + X[:, 1:2]
+    >>> for _ in range(200):
+    ...     optimizer.zero_grad()
+    ...     nn.functional.mse_loss(model(X), y).backward()
+    ...     _ = optimizer.step()
+    >>> penalty.finalize_()
+    >>> penalty.kept()["0"]
+    tensor([ True,  True, False, False, False, False, False, False])
+    >>> {name: int((layer.norms() > 0).sum()) for name, layer in penalty.layers.items()}
+    {'0': 2, '2': 4}
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        keep: dict,
+        alpha=math.inf,
+        groups="auto",
+        mode: str = "exact",
+        *,
+        tau: float = 1e-3,
+        metric: str = "plain",
+        alpha_schedule=None,
+        h_schedule=None,
+        freeze_at: int | None = None,
+        mask_ones: bool = False,
+    ):
+        super().__init__()
+        found = resolve_layers(model, keep, groups)
+        self.layers = {name: layer for name, (layer, _) in found.items()}
+        self.keep = {
+            name: checked_size(name, layer.count, layer.replicas, size)
+            for name, (layer, size) in found.items()
+        }
+        self.alpha = strengths(alpha, self.layers, model)
+        self.mode, self.metric, self.tau = mode, metric, tau
+        self.alpha_schedule, self.h_schedule, self.freeze_at = alpha_schedule, h_schedule, freeze_at
+        self.mask_ones = mask_ones
+        self._check_options()
+        parameters = [slab.tensor() for layer in self.layers.values() for slab in layer.slabs]
+        devices = {parameter.device for parameter in parameters}
+        if len(devices) > 1:
+            raise ValueError(
+                f"the penalized layers lie on several devices, {devices}; use a penalty for each"
+            )
+        device = devices.pop()
+        dtype = torch.float64 if any(p.dtype == torch.float64 for p in parameters) else torch.float32
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64, device=device), persistent=False)
+        self.register_buffer("frozen", torch.zeros((), dtype=torch.bool, device=device), persistent=False)
+        self.packs = nn.ModuleList(
+            Pack({name: self.layers[name] for name in names}, self.keep, self.alpha, device, dtype)
+            for names in divide(self.layers)
+        )
+        self._attached = None
+        with torch.no_grad():
+            for pack in self.packs:
+                self._start(pack)
+
+    def _check_options(self):
+        if self.mode not in MODES:
+            raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}; got {self.mode!r}")
+        if self.metric not in METRICS:
+            raise ValueError(f"metric must be one of {', '.join(map(repr, METRICS))}; got {self.metric!r}")
+        if self.metric == "optimizer" and self.mode == "subgradient":
+            raise ValueError(
+                "mode 'subgradient' takes no proximal step, so it has no metric; leave it 'plain'"
+            )
+        if (
+            isinstance(self.tau, bool)
+            or not isinstance(self.tau, numbers.Real)
+            or not 0 < self.tau < math.inf
+        ):
+            raise ValueError(f"tau must be a positive number; got {self.tau!r}")
+        for name, value in self.alpha.items():
+            infinite = any(map(math.isinf, value)) if isinstance(value, tuple) else math.isinf(value)
+            if infinite and self.mode != "exact":
+                raise ValueError(
+                    f"layer {name!r}: mode {self.mode!r} needs a finite alpha; give one, such as 1e-4"
+                )
+            if infinite and self.alpha_schedule is not None:
+                raise ValueError(
+                    f"layer {name!r}: an infinite alpha has no schedule; use h_schedule, or a finite one"
+                )
+        for name in ("alpha_schedule", "h_schedule"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise TypeError(
+                    f"{name} must be a callable such as Ramp(100, 1000); got {getattr(self, name)!r}"
+                )
+        if self.freeze_at is not None:
+            if isinstance(self.freeze_at, bool) or not isinstance(self.freeze_at, numbers.Integral):
+                raise TypeError(f"freeze_at must be a number of steps, an integer; got {self.freeze_at!r}")
+            if self.freeze_at < 1:
+                raise ValueError(f"freeze_at must be at least 1; got {self.freeze_at!r}")
+        if self.mask_ones and self.mode == "exact":
+            raise ValueError(
+                "mask_ones belongs to modes 'bcd' and 'subgradient'; in 'exact' take alpha=math.inf"
+            )
+
+    # -- what it says ---------------------------------------------------------------------------------------
+
+    def loss(self) -> Tensor:
+        r""":math:`\sum_{layers} \alpha(t) \sum_g w_g r_g`, differentiable; 0 once the structure is frozen.
+
+        Add it to the loss in mode "subgradient". The norms of a Bayesian layer are those of a fresh draw.
+        """
+        self._follow()
+        total = 0.0
+        for pack in self.packs:
+            weights, alpha = self._weights(pack), self._strength(pack)
+            for name, layer in pack.layers.items():
+                sizes = (pack.of(weights, name) * layer.norms(sampled=True)).sum(-1)
+                rows = alpha[pack.places[name], 0].reshape(sizes.shape)
+                total = total + torch.where(sizes == 0, 0.0, rows * sizes).sum()
+        return torch.where(self.frozen, 0.0, total)
+
+    def kept(self) -> dict[str, Tensor]:
+        """Masks ``(*replicas, count)`` of the groups that stay: exactly ``keep`` are True in each."""
+        with torch.no_grad():
+            return {name: pack.of(mask, name).clone() for pack, mask in self._masks() for name in pack.layers}
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights w of each layer."""
+        return {
+            name: pack.of(self._weights(pack), name).clone() for pack in self.packs for name in pack.layers
+        }
+
+    def h(self) -> dict[str, Tensor]:
+        """How many groups of each layer are free at this step, of shape ``(*replicas,)``."""
+        rows = ((pack, self._free(pack)) for pack in self.packs)
+        return {
+            name: h[pack.places[name], 0].reshape(layer.replicas).to(torch.int64)
+            for pack, h in rows
+            for name, layer in pack.layers.items()
+        }
+
+    def extra_repr(self) -> str:
+        sizes = ", ".join(
+            f"{name}: {self.keep[name]} of {layer.count}" for name, layer in self.layers.items()
+        )
+        return f"{sizes}; mode={self.mode!r}"
+
+    # -- what it does ---------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def freeze_(self) -> None:
+        """Fix the ``keep`` largest groups of each layer, and zero the others. Further steps keep it so."""
+        for pack, mask in self._masks():
+            pack.kept.copy_(mask)
+            pack.shrink_(pack.kept)
+        self.frozen.fill_(True)
+
+    def finalize_(self) -> None:
+        """Zero the groups that are not kept, with their biases, and freeze the structure."""
+        self.freeze_()
+
+    def attach(self, optimizer):
+        """Take the penalty's step after every step of ``optimizer``; returns a handle with ``remove()``."""
+        return attach(self, optimizer)
+
+    # -- the parts of a step, on a pack ---------------------------------------------------------------------
+
+    def _start(self, pack):
+        """The first weights: w^1 = proj_S[w^0 - tau r(theta^0)], w^0 uniform, as Algorithm 1 begins."""
+        pack.kept.copy_(rules.kept_largest(pack.measure(), pack.target))
+        if self.mode != "exact":
+            free = self._free(pack)
+            uniform = torch.where(pack.valid, (pack.count - free) / pack.count, 0.0)
+            pack.weights.copy_(self._projected(pack, uniform, pack.measure(sampled=True), free))
+
+    def _free(self, pack) -> Tensor:
+        """h of each row at this step; the target from ``freeze_at`` on."""
+        if self.h_schedule is None:
+            return pack.target
+        fraction = self.h_schedule(self.step)
+        h = torch.round(pack.count + (pack.target - pack.count) * fraction)
+        if self.freeze_at is not None:
+            h = torch.where(self.step >= self.freeze_at, pack.target, h)
+        return h
+
+    def _strength(self, pack) -> Tensor:
+        return pack.alpha if self.alpha_schedule is None else pack.alpha * self.alpha_schedule(self.step)
+
+    def _projected(self, pack, w, r, free) -> Tensor:
+        return rules.project(w - self.tau * r, pack.count - free, pack.valid if pack.padded else None)
+
+    def _weights(self, pack) -> Tensor:
+        if self.mode == "exact":
+            with torch.no_grad():
+                free = rules.kept_largest(pack.measure(), self._free(pack))
+                weights = (~free & pack.valid).to(pack.weights.dtype)
+        else:
+            weights = pack.weights
+        return torch.where(self.frozen, (~pack.kept & pack.valid).to(weights.dtype), weights)
+
+    def _masks(self):
+        self._follow()
+        for pack in self.packs:
+            now = rules.kept_largest(pack.measure(), pack.target)
+            yield pack, torch.where(self.frozen, pack.kept, now)
+
+    def _follow(self):
+        """Go where the model has gone since."""
+        device = next(iter(self.layers.values())).slabs[0].tensor().device
+        if device != self.step.device:
+            self.to(device)
+
+    # -- state ----------------------------------------------------------------------------------------------
+
+    def _apply(self, fn, recurse=True):
+        for pack in self.packs:
+            pack._apply(fn)
+        device = self.packs[0].count.device
+        self.step, self.frozen = self.step.to(device), self.frozen.to(device)
+        return self
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        destination[f"{prefix}step"] = self.step.clone()
+        destination[f"{prefix}frozen"] = self.frozen.clone()
+        for pack in self.packs:
+            for name in pack.layers:
+                destination[f"{prefix}weights.{name}"] = pack.of(pack.weights, name).clone()
+                destination[f"{prefix}kept.{name}"] = pack.of(pack.kept, name).clone()
+
+    def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors):
+        wanted = {"step": self.step, "frozen": self.frozen}
+        for pack in self.packs:
+            for name in pack.layers:
+                wanted[f"weights.{name}"] = pack.of(pack.weights, name)
+                wanted[f"kept.{name}"] = pack.of(pack.kept, name)
+        for key, target in wanted.items():
+            given = state_dict.get(prefix + key)
+            if given is None:
+                missing.append(prefix + key)
+            elif given.shape != target.shape:
+                errors.append(
+                    f"{prefix}{key} has shape {tuple(given.shape)}; this penalty's is {tuple(target.shape)}"
+                )
+            else:
+                with torch.no_grad():
+                    target.copy_(given)
+        if strict:
+            inside = [key for key in state_dict if key.startswith(prefix)]
+            unexpected += [key for key in inside if key[len(prefix) :] not in wanted]
+
+    def __getstate__(self):
+        # A copy is attached to nothing: the optimizer's hook belongs to the original.
+        return {**self.__dict__, "_attached": None}
