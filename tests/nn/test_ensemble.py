@@ -96,11 +96,9 @@ def test_convolutions_answer_as_their_replicas(kind, single, options, form):
 @pytest.mark.parametrize("form", FORMS)
 def test_windows_are_the_columns_of_unfold(form):
     x = torch.randn(2, 3, 9, 8)
-    kernel, stride, padding, dilation = (
-        value if isinstance(value, tuple) else (value, value)
-        for value in (form[name] if name in form else default
-                      for name, default in [("kernel_size", 1), ("stride", 1), ("padding", 0), ("dilation", 1)])
-    )  # fmt: skip
+    usual = {"stride": 1, "padding": 0, "dilation": 1} | form
+    values = [usual[name] for name in ("kernel_size", "stride", "padding", "dilation")]
+    kernel, stride, padding, dilation = (v if isinstance(v, tuple) else (v, v) for v in values)
     rows, height, width = windows(x, kernel, stride, padding, dilation)
     columns = functional.unfold(x, kernel, dilation, padding, stride)
     assert height * width == columns.shape[2]
@@ -109,9 +107,7 @@ def test_windows_are_the_columns_of_unfold(form):
 
 @pytest.mark.parametrize(("kind", "single", "options"), LINEAR + CONV)
 def test_seeds_start_replicas_as_plain_layers_one_after_the_other(kind, single, options):
-    first, second = ((4, 5), (5, 2)) if kind(1, 2, 2, *([1] * ("Conv" in kind.__name__))).weight.ndim == 3 else (
-        (2, 5, 3), (5, 2, 1)
-    )  # fmt: skip
+    first, second = ((4, 5), (5, 2)) if issubclass(single, nn.Linear) else ((2, 5, 3), (5, 2, 1))
     before = torch.get_rng_state()
     generators = replica_generators(SEEDS)
     layers = [kind(3, *form, seeds=generators, **options) for form in (first, second)]
@@ -388,21 +384,64 @@ class Forbidden(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(
-    ("linear", "conv"), list(zip([k[0] for k in LINEAR], [k[0] for k in CONV], strict=True))
-)
+PAIRS = [
+    (EnsembleLinear, EnsembleConv2d),
+    (EnsembleBayesLinear, EnsembleBayesConv2d),
+    (EnsembleL0Linear, EnsembleL0Conv2d),
+]
+
+
+def total_loss(first, last, x, y):
+    """The loss of a small network with all that its layers add."""
+    features = over_replicas(functional.max_pool2d, torch.relu(first(x)), 2)
+    logits = last(features.flatten(2))
+    loss = ensemble_cross_entropy(logits, y).sum()
+    model = nn.ModuleList([first, last])
+    if hasattr(last, "log_alpha"):
+        loss = loss + kl_loss(model, 100).sum() + last.sampled_weight().square().sum()
+    if hasattr(last, "gate_logits"):
+        loss = loss + l0_loss(model, 100).sum()
+    return loss, ensemble_errors(logits, y)
+
+
+@pytest.mark.parametrize(("linear", "conv"), PAIRS)
 def test_a_step_never_waits_for_the_device(linear, conv):
     first, last = conv(2, 1, 3, 3, seeds=[0, 1]), linear(2, 12, 3, seeds=[0, 1])
     x, y = torch.randn(5, 1, 6, 6), torch.randint(3, (5,))
     with Forbidden():
-        features = over_replicas(functional.max_pool2d, torch.relu(first(x)), 2)
-        logits = last(features.flatten(2))
-        loss = ensemble_cross_entropy(logits, y).sum()
-        model = nn.ModuleList([first, last])
-        if linear is EnsembleBayesLinear:
-            loss = loss + kl_loss(model, 100).sum() + last.sampled_weight().square().sum()
-        if linear is EnsembleL0Linear:
-            loss = loss + l0_loss(model, 100).sum()
+        total_loss(first, last, x, y)[0].backward()
+    assert all(p.grad is not None for p in [*first.parameters(), *last.parameters()])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(("linear", "conv"), PAIRS)
+def test_a_step_can_be_captured_in_a_cuda_graph(linear, conv):
+    form = {"seeds": [0, 1], "device": "cuda"}
+    first, last = conv(2, 1, 3, 3, **form), linear(2, 12, 3, **form)
+    optimizer = torch.optim.Adam([*first.parameters(), *last.parameters()], lr=0.01, capturable=True)
+    x, y = torch.randn(5, 1, 6, 6, device="cuda"), torch.randint(3, (5,), device="cuda")
+
+    def step():
+        optimizer.zero_grad()
+        loss, _ = total_loss(first, last, x, y)
         loss.backward()
-        ensemble_errors(logits, y)
-    assert all(parameter.grad is not None for parameter in model.parameters())
+        optimizer.step()
+        return loss.detach()
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    optimizer.zero_grad()
+    with torch.cuda.graph(graph):
+        loss = step()
+    losses = []
+    for _ in range(50):
+        graph.replay()
+        losses.append(loss.item())
+    assert all(map(math.isfinite, losses))
+    assert sum(losses[-10:]) < sum(losses[:10])
+    assert len(set(losses)) == 50  # the noise is drawn anew at every replay
