@@ -112,10 +112,9 @@ class LayerGroups:
         leading = len(self.replicas)
         return [axis for axis in range(leading, view.ndim) if axis != leading + slab.axis]
 
-    def spread(self, slab: Slab, factor: Tensor, view: Tensor) -> Tensor:
-        """``factor`` of shape ``(*replicas, count)``, shaped to broadcast against a view."""
-        leading = len(self.replicas)
-        after = view.ndim - leading - slab.axis - 1
+    def spread(self, slab: Slab, factor: Tensor, ndim: int) -> Tensor:
+        """``factor`` of shape ``(*replicas, count)``, shaped to broadcast against a view of ``ndim`` axes."""
+        after = ndim - len(self.replicas) - slab.axis - 1
         shape = (*self.replicas, *[1] * slab.axis, self.count, *[1] * after)
         return factor.reshape(shape)
 
@@ -146,20 +145,7 @@ class LayerGroups:
         """Multiply every slab by ``factor``, of shape ``(*replicas, count)``, in place."""
         for slab in self.slabs:
             view = self.view(slab, slab.tensor())
-            view.mul_(self.spread(slab, factor, view))
-
-    @torch.no_grad()
-    def shrink_(self, factor: Tensor) -> None:
-        """Multiply the counted slabs by ``factor``; the others are zeroed with their group, not shrunk."""
-        alive = None
-        for slab in self.slabs:
-            view = self.view(slab, slab.tensor())
-            if slab.counted:
-                view.mul_(self.spread(slab, factor, view))
-                continue
-            if alive is None:
-                alive = factor if factor.dtype == torch.bool else factor > 0
-            view.mul_(self.spread(slab, alive, view))
+            view.mul_(self.spread(slab, factor, view.ndim))
 
 
 def is_known(module: nn.Module) -> bool:

@@ -52,8 +52,9 @@ def attach(penalty, optimizer) -> Handle:
         raise ValueError(
             f"metric='optimizer' knows Adam and AdamW, not {type(optimizer).__name__}; take metric='plain'"
         )
-    step = Step(penalty, optimizer)
-    handle = Handle(penalty, optimizer.register_step_post_hook(step))
+    # A compiled optimizer calls the step and does not look into it: it is made of a few kernels as it is.
+    hook = torch.compiler.disable(Step(penalty, optimizer).after)
+    handle = Handle(penalty, optimizer.register_step_post_hook(hook))
     penalty._attached = handle
     return handle
 
@@ -82,42 +83,62 @@ class Step:
                     raise ValueError(f"layer {layer.name!r}: its parameter group has no learning rate 'lr'")
                 self.place[slab] = place
         self.filled = {}
+        self.graph = CapturedStep() if penalty.cuda_graph and penalty.metric == "plain" else None
 
-    @torch.compiler.disable
     @torch.no_grad()
-    def __call__(self, optimizer, args=None, kwargs=None):
-        penalty = self.penalty
-        penalty._follow()
+    def after(self, optimizer, args=None, kwargs=None) -> None:
+        """The hook."""
+        self.penalty._follow()
+        rates = [self.rate(pack, optimizer.param_groups) for pack in self.penalty.packs]
         # A fused optimizer takes its step under a gradient scaler and leaves the weights where this is 1.
         found_inf = getattr(optimizer, "found_inf", None)
-        skip = None if found_inf is None else found_inf.reshape(()).to(penalty.step.device) > 0
+        if found_inf is None and self.graph is not None and self.graph.usable(self.penalty):
+            self.graph.run(lambda: self.take(optimizer, rates, None), self.addresses(rates))
+            return
+        skip = None if found_inf is None else found_inf.reshape(()).to(self.penalty.step.device) > 0
+        self.take(optimizer, rates, skip)
+
+    def take(self, optimizer, rates, skip) -> None:
+        """The step on all packs; nothing of it where ``skip`` holds."""
+        penalty = self.penalty
         penalty.step.add_(1 if skip is None else (~skip).to(torch.int64))
         frozen = penalty.frozen
         if penalty.freeze_at is not None:
             frozen = frozen | (penalty.step >= penalty.freeze_at)
-        for pack in penalty.packs:
-            rate = self.rate(pack, optimizer.param_groups)
-            take = exact_step if penalty.mode == "exact" else weighted_step
-            take(penalty, pack, rate, frozen, skip, lambda layer, t: self.metric_step(layer, t, optimizer))
+            if skip is not None:
+                frozen = torch.where(skip, penalty.frozen, frozen)
+        step = exact_step if penalty.mode == "exact" else weighted_step
+        for pack, rate in zip(penalty.packs, rates, strict=True):
+            step(penalty, pack, rate, frozen, skip, lambda layer, t: self.metric_step(layer, t, optimizer))
         if frozen is not penalty.frozen:
             penalty.frozen.copy_(frozen)
 
     def rate(self, pack, param_groups):
-        """The learning rate of the pack's rows: one for all, or a column."""
+        """The learning rate of the pack's rows: a number or tensor for all, or a column."""
         places = [self.place[layer.counted[0]] for layer in pack.layers.values()]
         rates = [param_groups[place]["lr"] for place in places]
         first = rates[0]
-        if len(set(places)) == 1 or all(rate is first for rate in rates):
+        single = all(rate is first for rate in rates)
+        if single and (isinstance(first, Tensor) or self.graph is None):
             return first
         if any(isinstance(rate, Tensor) for rate in rates):
             device = pack.rate.device
-            column = torch.stack([torch.as_tensor(rate, device=device).reshape(()) for rate in rates])
-            return column.repeat_interleave(pack.replicated, output_size=pack.rate.shape[0])[:, None]
-        if self.filled.get(pack) != rates:  # copied to the device only when a schedule has moved them
+            for rows, rate in zip(pack.places.values(), rates, strict=True):
+                pack.rate[rows] = rate.to(device, non_blocking=True) if isinstance(rate, Tensor) else rate
+        elif self.filled.get(pack) != (rates, pack.rate.device):
+            # Copied to the device only when a schedule has moved them.
             for rows, rate in zip(pack.places.values(), rates, strict=True):
                 pack.rate[rows] = rate
-            self.filled[pack] = rates
+            self.filled[pack] = (rates, pack.rate.device)
         return pack.rate
+
+    def addresses(self, rates) -> list[int]:
+        """Where the tensors lie that a captured step reads and writes, apart from the penalty's own."""
+        layers = self.penalty.layers.values()
+        tensors = [slab.tensor() for layer in layers for slab in layer.slabs]
+        tensors += [pack.norms for pack in self.penalty.packs]
+        tensors += [rate for rate in rates if isinstance(rate, Tensor)]
+        return [tensor.data_ptr() for tensor in tensors]
 
     def metric_step(self, layer, t, optimizer):
         groups = {id(slab.tensor()): optimizer.param_groups[self.place[slab]] for slab in layer.counted}
@@ -135,48 +156,80 @@ def exact_step(penalty, pack, rate, frozen, skip, metric_step) -> None:
     """The h largest groups go free, the others take the proximal step."""
     r = pack.measure()
     first = pack.first if penalty.h_schedule is None else pack.positions < penalty._free(pack)
-    free = rules.take_first(r, first)
-    held = penalty.frozen if skip is None else penalty.frozen | skip
-    torch.where(held, pack.kept, free, out=pack.kept)
+    torch.where(either(penalty.frozen, skip), pack.kept, rules.take_first(r, first), out=pack.kept)
     if pack.hard:
-        pack.shrink_(pack.kept if skip is None else pack.kept | skip)
+        if skip is None:
+            pack.mask_("kept")
+        else:
+            torch.logical_or(pack.kept, skip, out=pack.alive)
+            pack.mask_("alive")
         return
     threshold = torch.where(frozen, math.inf, threshold_of(penalty, pack, rate))
-    unshrunk = pack.kept if skip is None else pack.kept | skip
+    whole = either(pack.kept, skip)
     if penalty.metric == "plain":
-        pack.shrink_(rules.group_factor(r, threshold).masked_fill_(unshrunk, 1.0))
+        rules.group_factor(r, threshold, out=pack.factor).masked_fill_(whole, 1.0)
+        pack.shrink_()
         return
-    threshold = threshold.expand(r.shape).masked_fill(unshrunk, 0.0)
+    threshold = torch.where(whole, 0.0, threshold)
     for name, layer in pack.layers.items():
         metric_step(layer, pack.of(threshold, name))
 
 
 def weighted_step(penalty, pack, rate, frozen, skip, metric_step) -> None:
     """The proximal step with the weights w, where the mode has one; then the step of w."""
-    w = pack.weights
-    proximal = penalty.mode == "bcd"
-    plain = penalty.metric == "plain"
+    w, factor = pack.weights, pack.factor
+    held = either(frozen, skip)
     r = pack.measure()
-    factor = torch.ones_like(w)
-    if proximal:
-        threshold = threshold_of(penalty, pack, rate) * w
-        if plain:
-            factor = torch.where(w > 0, rules.group_factor(r, threshold), factor)
-        else:
-            threshold = torch.where(frozen if skip is None else frozen | skip, 0.0, threshold)
-            for name, layer in pack.layers.items():
-                metric_step(layer, pack.of(threshold, name))
-            r = pack.measure()
+    if penalty.mode == "bcd" and penalty.metric == "plain":
+        rules.group_factor(r, threshold_of(penalty, pack, rate) * w, out=factor)
+        factor.masked_fill_(w == 0, 1.0)
+    elif penalty.mode == "bcd":
+        threshold = torch.where(held, 0.0, threshold_of(penalty, pack, rate) * w)
+        for name, layer in pack.layers.items():
+            metric_step(layer, pack.of(threshold, name))
+        r = pack.measure()
+        factor.fill_(1.0)
+    else:
+        factor.fill_(1.0)
     if penalty.mask_ones:
-        factor = torch.where(w >= 1, 0.0, factor)
-    held = penalty.frozen if skip is None else penalty.frozen | skip
+        factor.masked_fill_(w >= 1, 0.0)
     if penalty.freeze_at is not None:
-        top = rules.take_first(torch.where(pack.valid, r * factor, -1.0), pack.first)
-        torch.where(held, pack.kept, top, out=pack.kept)
-    factor = torch.where(frozen, pack.kept.to(factor.dtype), factor)
+        largest = rules.take_first(torch.where(pack.valid, r * factor, -1.0), pack.first)
+        torch.where(either(penalty.frozen, skip), pack.kept, largest, out=pack.kept)
+    torch.where(frozen, pack.kept.to(factor.dtype), factor, out=factor)
     if skip is not None:
-        factor = torch.where(skip, 1.0, factor)
-    pack.shrink_(factor)
+        factor.masked_fill_(skip, 1.0)
+    pack.shrink_()
     r = pack.measure(sampled=True) if pack.draws else r * factor
-    moved = penalty._projected(pack, w, r, penalty._free(pack))
-    torch.where(frozen if skip is None else frozen | skip, w, moved, out=w)
+    torch.where(held, w, penalty._projected(pack, w, r, penalty._free(pack)), out=w)
+
+
+def either(first: Tensor, second: Tensor | None) -> Tensor:
+    """The one or the other mask, where there is another."""
+    return first if second is None else first | second
+
+
+class CapturedStep:
+    """A step that runs as one CUDA graph once it has run as usual, and again so after tensors have moved."""
+
+    def __init__(self):
+        self.graph, self.at = None, None
+
+    def usable(self, penalty) -> bool:
+        """Whether this step can be captured here and now."""
+        if not penalty.step.is_cuda or any(pack.draws for pack in penalty.packs):
+            return False
+        return not torch.cuda.is_current_stream_capturing()
+
+    def run(self, take, at) -> None:
+        """Run ``take``, whose tensors lie ``at`` these addresses."""
+        if at != self.at:  # the first time as usual: it warms up what may not be captured
+            self.graph, self.at = None, at
+            take()
+            return
+        if self.graph is None:
+            self.graph = torch.cuda.CUDAGraph()
+            # Other threads, such as those that pin batches, may go on meanwhile.
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                take()
+        self.graph.replay()

@@ -74,7 +74,7 @@ def diagonal_prox_factors(
 
 
 def adam_metric(optimizer, parameter, group) -> Tensor | None:
-    r"""The d of Adam and AdamW for a parameter, :math:`\sqrt{\hat v} + \epsilon`; None before its first step."""
+    r"""The d of Adam and AdamW, :math:`\sqrt{\hat v} + \epsilon`; None before the parameter's first step."""
     state = optimizer.state.get(parameter)
     if not state or "exp_avg_sq" not in state:
         return None
@@ -95,12 +95,12 @@ def metric_step_(layer: LayerGroups, t: Tensor, optimizer, group_of) -> Tensor:
         metric.append(torch.ones_like(view) if d is None else layer.view(slab, d))
         axes.append(layer.inner_axes(slab, view))
     factors, alive = diagonal_prox_factors(
-        views, metric, axes, t, lambda k, x: layer.spread(slabs[k], x, views[k])
+        views, metric, axes, t, lambda k, x: layer.spread(slabs[k], x, views[k].ndim)
     )
     for view, factor in zip(views, factors, strict=True):
         view.mul_(factor)
     for slab in layer.slabs:
         if not slab.counted:
             view = layer.view(slab, slab.tensor())
-            view.mul_(layer.spread(slab, alive, view))
+            view.mul_(layer.spread(slab, alive, view.ndim))
     return alive

@@ -59,69 +59,107 @@ class Pack(nn.Module):
             more = math.prod(layer.replicas)
             self.places[name] = slice(row, row + more)
             row += more
-        width = max(layer.count for layer in layers.values())
-        count = [layer.count for layer in layers.values() for _ in range(math.prod(layer.replicas))]
+        count = self.by_row({name: layer.count for name, layer in layers.items()})
+        width = max(count)
 
         def column(values):
             return torch.tensor(values, dtype=dtype, device=device)[:, None]
 
+        def table(value, of=dtype):
+            return torch.full((row, width), value, dtype=of, device=device)
+
+        positions = torch.arange(width, device=device, dtype=dtype)
         buffers = {
             "count": column(count),
-            "target": column(self._by_row(keep)),
-            "alpha": column(self._by_row(alpha)),
-            "positions": torch.arange(width, device=device, dtype=dtype),
+            "target": column(self.by_row(keep)),
+            "fall": column(self.by_row(keep)) - column(count),
+            "alpha": column(self.by_row(alpha)),
             "rate": column([0.0] * row),
-            "replicated": torch.tensor([math.prod(x.replicas) for x in layers.values()], device=device),
+            "positions": positions,
+            "valid": positions < column(count),
+            "first": positions < column(self.by_row(keep)),
+            "norms": table(-1.0),  # padding ranks last
+            "factor": table(1.0),
+            "alive": table(True, torch.bool),
+            "weights": table(0.0),
+            "kept": table(False, torch.bool),
         }
-        buffers["valid"] = buffers["positions"] < buffers["count"]
-        buffers["first"] = buffers["positions"] < buffers["target"]
-        buffers["table"] = torch.full((row, width), -1.0, dtype=dtype, device=device)  # padding ranks last
-        buffers["weights"] = torch.zeros((row, width), dtype=dtype, device=device)
-        buffers["kept"] = torch.zeros((row, width), dtype=torch.bool, device=device)
         for name, buffer in buffers.items():
             self.register_buffer(name, buffer, persistent=False)
-        infinite = [math.isinf(value) for value in self._by_row(alpha)]
+        infinite = [math.isinf(value) for value in self.by_row(alpha)]
         self.hard, self.some_hard = all(infinite), any(infinite)
         self.padded = len(set(count)) > 1
-        self.draws = any(
-            slab.attribute == "weight" and hasattr(slab.owner, "sampled_weight")
-            for layer in layers.values()
-            for slab in layer.counted
-        )
+        self.draws = any(draws(layer) for layer in layers.values())
+        self._views = None
 
-    def _by_row(self, values):
+    def by_row(self, values: dict) -> list:
+        """Values of layers, or of their replicas, one a row."""
         rows = []
         for name, layer in self.layers.items():
             value = values[name]
             rows += value if isinstance(value, tuple) else [value] * math.prod(layer.replicas)
         return rows
 
-    def _apply(self, fn, recurse=True):
-        # A change of dtype of the model is none of the table: only the device follows.
-        device = fn(torch.zeros((), dtype=torch.int64, device=self.count.device)).device
-        for name, buffer in self._buffers.items():
-            self._buffers[name] = buffer.to(device)
-        return self
-
     def of(self, table: Tensor, name: str) -> Tensor:
         """The part of a table that is a layer's, of shape ``(*replicas, count)``."""
         layer, rows = self.layers[name], self.places[name]
         if not layer.replicas:
             return table[rows.start, : layer.count]
-        part = table[rows, : layer.count]
-        return part if len(layer.replicas) == 1 else part.unflatten(0, layer.replicas)
+        return table[rows, : layer.count].unflatten(0, layer.replicas)
 
     def measure(self, sampled: bool = False) -> Tensor:
         """The norms of all groups, in the pack's own table, with -1 where no group is."""
-        for name, layer in self.layers.items():
-            out = self.of(self.table, name)
-            if sampled and self.draws:
+        for (_, layer), out in zip(self.layers.items(), self.views()["norms"], strict=True):
+            if sampled and draws(layer):
                 out.copy_(layer.norms(sampled=True))
             else:
                 layer.norms(out=out)
-        return self.table
+        return self.norms
 
-    def shrink_(self, factor: Tensor) -> None:
-        """Multiply the groups of every layer by their factors."""
-        for name, layer in self.layers.items():
-            layer.shrink_(self.of(factor, name))
+    def mask_(self, by: str = "kept") -> None:
+        """Zero every slab of the groups that are not marked in the table ``by``, "kept" or "alive"."""
+        torch._foreach_mul_(self._slabs(), self.views()[by])
+
+    def shrink_(self) -> None:
+        """Multiply the groups by ``factor``; slabs that do not count are zeroed with them, but not shrunk."""
+        if self.views()["uncounted"]:
+            torch.gt(self.factor, 0.0, out=self.alive)
+        torch._foreach_mul_(self._slabs(), self.views()["shrink"])
+
+    def _slabs(self):
+        return [layer.view(slab, slab.tensor()) for layer in self.layers.values() for slab in layer.slabs]
+
+    def views(self) -> dict[str, list[Tensor]]:
+        """The tables as each layer and slab sees them; made once, since a view costs as much as a kernel."""
+        if self._views is None:
+            made = {"norms": [self.of(self.norms, name) for name in self.layers]}
+            made |= {"kept": [], "alive": [], "shrink": [], "uncounted": []}
+            for name, layer in self.layers.items():
+                for slab in layer.slabs:
+                    ndim = layer.view(slab, slab.tensor()).ndim
+                    kept, alive, factor = (
+                        layer.spread(slab, self.of(table, name), ndim)
+                        for table in (self.kept, self.alive, self.factor)
+                    )
+                    made["kept"].append(kept)
+                    made["alive"].append(alive)
+                    made["shrink"].append(factor if slab.counted else alive)
+                    made["uncounted"] += [] if slab.counted else [alive]
+            self._views = made
+        return self._views
+
+    def _apply(self, fn, recurse=True):
+        # A change of dtype of the model is none of the table: only the device follows.
+        device = fn(torch.zeros((), dtype=torch.int64, device=self.count.device)).device
+        for name, buffer in self._buffers.items():
+            self._buffers[name] = buffer.to(device)
+        self._views = None
+        return self
+
+    def __getstate__(self):
+        return {**self.__dict__, "_views": None}
+
+
+def draws(layer: LayerGroups) -> bool:
+    """Whether the norms of a layer can be those of a random draw of its weights."""
+    return any(slab.attribute == "weight" and hasattr(slab.owner, "sampled_weight") for slab in layer.counted)

@@ -72,6 +72,10 @@ class TrimmedGroupL1(nn.Module):
     mask_ones : bool
         Modes "bcd" and "subgradient": zero the groups of weight 1 after every step, as the authors' code
         masks them.
+    cuda_graph : bool
+        Queue the step on a CUDA device as one captured graph instead of kernel by kernel, which matters for
+        small networks. Changes nothing else; where it cannot be (no CUDA device, a draw of Bayesian weights,
+        an enclosing capture) the step is taken as usual.
 
     Attributes
     ----------
@@ -116,6 +120,7 @@ class TrimmedGroupL1(nn.Module):
         h_schedule=None,
         freeze_at: int | None = None,
         mask_ones: bool = False,
+        cuda_graph: bool = False,
     ):
         super().__init__()
         found = resolve_layers(model, keep, groups)
@@ -127,7 +132,7 @@ class TrimmedGroupL1(nn.Module):
         self.alpha = strengths(alpha, self.layers, model)
         self.mode, self.metric, self.tau = mode, metric, tau
         self.alpha_schedule, self.h_schedule, self.freeze_at = alpha_schedule, h_schedule, freeze_at
-        self.mask_ones = mask_ones
+        self.mask_ones, self.cuda_graph = mask_ones, cuda_graph
         self._check_options()
         parameters = [slab.tensor() for layer in self.layers.values() for slab in layer.slabs]
         devices = {parameter.device for parameter in parameters}
@@ -238,7 +243,7 @@ class TrimmedGroupL1(nn.Module):
         """Fix the ``keep`` largest groups of each layer, and zero the others. Further steps keep it so."""
         for pack, mask in self._masks():
             pack.kept.copy_(mask)
-            pack.shrink_(pack.kept)
+            pack.mask_()
         self.frozen.fill_(True)
 
     def finalize_(self) -> None:
@@ -263,8 +268,7 @@ class TrimmedGroupL1(nn.Module):
         """h of each row at this step; the target from ``freeze_at`` on."""
         if self.h_schedule is None:
             return pack.target
-        fraction = self.h_schedule(self.step)
-        h = torch.round(pack.count + (pack.target - pack.count) * fraction)
+        h = torch.round(pack.count + pack.fall * self.h_schedule(self.step))
         if self.freeze_at is not None:
             h = torch.where(self.step >= self.freeze_at, pack.target, h)
         return h
@@ -323,7 +327,7 @@ class TrimmedGroupL1(nn.Module):
             given = state_dict.get(prefix + key)
             if given is None:
                 missing.append(prefix + key)
-            elif given.shape != target.shape:
+            elif tuple(given.shape) != tuple(target.shape):
                 errors.append(
                     f"{prefix}{key} has shape {tuple(given.shape)}; this penalty's is {tuple(target.shape)}"
                 )

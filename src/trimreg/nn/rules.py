@@ -107,7 +107,7 @@ def project(y: Tensor, total, valid: Tensor | None = None) -> Tensor:
     return torch.where(total <= 0, 0.0, torch.where(total >= everyone, full, w))
 
 
-def group_factor(r: Tensor, threshold) -> Tensor:
+def group_factor(r: Tensor, threshold, out: Tensor | None = None) -> Tensor:
     r"""What group soft-thresholding multiplies a group of norm r by: :math:`(1 - t/r)_+`.
 
     0 where r is 0, and where the threshold is infinite.
@@ -122,4 +122,4 @@ def group_factor(r: Tensor, threshold) -> Tensor:
     tensor([0., 0.])
     """
     # (r - t)_+ / r is never 0/0 or inf/inf once r is kept from 0.
-    return (r - threshold).clamp_(min=0.0) / r.clamp(min=torch.finfo(r.dtype).tiny)
+    return torch.div((r - threshold).clamp_(min=0.0), r.clamp(min=torch.finfo(r.dtype).tiny), out=out)

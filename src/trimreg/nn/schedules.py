@@ -64,7 +64,7 @@ class Ramp:
         if isinstance(step, torch.Tensor):
             if span == 0:
                 return (step >= self.end).to(torch.float32)
-            t = ((step - self.begin).to(torch.float32) / span).clamp(0.0, 1.0)
+            left = ((self.end - step) / span).clamp(0.0, 1.0)
         else:
-            t = min(max((step - self.begin) / span, 0.0), 1.0) if span else float(step >= self.end)
-        return 1.0 - (1.0 - t) ** self.power
+            left = min(max((self.end - step) / span, 0.0), 1.0) if span else float(step < self.end)
+        return 1.0 - left**self.power
