@@ -1,0 +1,1 @@
+"""Experiments that train networks; the modules in here import torch."""

@@ -1,0 +1,63 @@
+"""Where networks are trained: on a GPU if there is one, or where the environment says."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from ..demo import BadInput
+
+VARIABLE = "TRIMREG_DEVICE"
+
+
+def device() -> torch.device:
+    """The device that ``TRIMREG_DEVICE`` names: "auto" (the default), "cpu", "cuda", "cuda:1", ...
+
+    "auto" is a GPU where there is one, else the CPU.
+
+    Raises
+    ------
+    BadInput
+        If there is no such device here.
+
+    Examples
+    --------
+    >>> import os
+    >>> from unittest.mock import patch
+    >>> from trimreg.experiments.networks.device import device
+    >>> with patch.dict(os.environ, TRIMREG_DEVICE="cpu"):
+    ...     device()
+    device(type='cpu')
+    """
+    asked = os.environ.get(VARIABLE, "").strip().lower() or "auto"
+    if asked == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(asked)
+    except RuntimeError:
+        raise BadInput(
+            f"{VARIABLE} must be auto, cpu, cuda or another device of PyTorch; got {asked!r}"
+        ) from None
+    if found.type == "cuda":
+        _check_cuda(found, asked)
+    elif found.type != "cpu":
+        _check_other(found, asked)
+    return found
+
+
+def _check_cuda(found, asked):
+    if not torch.cuda.is_available():
+        why = "PyTorch is built without CUDA" if torch.version.cuda is None else "PyTorch finds no GPU here"
+        raise BadInput(f"{VARIABLE}={asked}, but {why}; say auto or cpu")
+    if found.index is not None and found.index >= torch.cuda.device_count():
+        raise BadInput(f"{VARIABLE}={asked}, but there are {torch.cuda.device_count()} GPUs, counted from 0")
+
+
+def _check_other(found, asked):
+    """A device of another kind counts if a number can be put there and read again ("meta" has no numbers)."""
+    try:
+        torch.ones(1, device=found).item()
+    except (RuntimeError, NotImplementedError, AssertionError, ImportError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise BadInput(f"{VARIABLE}={asked}, but that device cannot be used here: {reason}") from error
