@@ -1,0 +1,294 @@
+"""What the penalty costs a training step of a network, on the CPU and, where there is one, on a GPU.
+
+    python -m benchmarks.networks [--quick] [--device cpu|cuda] [--json FILE]
+
+needs PyTorch and nothing else beside the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import time
+from pathlib import Path
+
+import numpy as np
+
+from .common import Section
+
+BARS = {"cpu": 1.3, "cuda": 1.15}
+BATCH = {("LeNet-300-100", "cpu"): 100, ("LeNet-300-100", "cuda"): 100, ("ResNet-18", "cpu"): 16, ("ResNet-18", "cuda"): 128}  # fmt: skip
+# Steps of a repeat, and repeats.
+COUNTS = {("LeNet-300-100", "cpu"): (20, 41), ("LeNet-300-100", "cuda"): (100, 41), ("ResNet-18", "cpu"): (1, 15), ("ResNet-18", "cuda"): (10, 41)}  # fmt: skip
+PENALTIES = {
+    "hard": {"alpha": math.inf},
+    "soft": {"alpha": 1e-2},
+    "bcd": {"alpha": 1e-4, "mode": "bcd"},
+}
+WAYS = {"cpu": ("eager",), "cuda": ("eager", "penalty in a graph", "all in a graph")}
+KINDS = {
+    "hard": "alpha=inf: groups beyond h are zero after every step (the default)",
+    "soft": "alpha=0.01, the exact proximal step",
+    "bcd": 'mode="bcd", the paper\'s Algorithm 1',
+}
+
+
+# -- the networks --------------------------------------------------------------------------------------------
+
+
+def lenet():
+    """784-300-100-10."""
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10))
+
+
+def resnet18():
+    """ResNet-18 for 32 x 32 images: a 3 x 3 convolution first, no pooling, four stages of two blocks (He et al. 2016)."""
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self, channels, out, stride):
+            super().__init__()
+            self.conv1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False)
+            self.norm1 = nn.BatchNorm2d(out)
+            self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+            self.norm2 = nn.BatchNorm2d(out)
+            self.relu = nn.ReLU(inplace=True)
+            self.shortcut = nn.Identity()
+            if stride != 1 or channels != out:
+                self.shortcut = nn.Sequential(
+                    nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out)
+                )
+
+        def forward(self, x):
+            y = self.norm2(self.conv2(self.relu(self.norm1(self.conv1(x)))))
+            return self.relu(y + self.shortcut(x))
+
+    layers, channels = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)], 64
+    for out, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [Block(channels, out, stride), Block(out, out, 1)]
+        channels = out
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+NETWORKS = {"LeNet-300-100": (lenet, (784,)), "ResNet-18": (resnet18, (3, 32, 32))}
+
+
+def optimizer_of(name, model, capturable):
+    """Adam for LeNet, as the paper trains it; momentum for the residual network, as is usual."""
+    import torch
+
+    if name == "LeNet-300-100":
+        return torch.optim.Adam(model.parameters(), lr=1e-3, capturable=capturable)
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+
+def halves(model) -> dict:
+    """Half of the input units of every linear layer and of the output channels of every convolution."""
+    from torch import nn
+
+    sizes = {}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            sizes[name] = module.in_features // 2
+        elif isinstance(module, nn.Conv2d):
+            sizes[name] = module.out_channels // 2
+    return sizes
+
+
+# -- the clock -----------------------------------------------------------------------------------------------
+
+
+def training_step(name, device, batch, penalty, way):
+    """``(step, check)``: one step of training, with the named penalty or none; check looks at the sizes."""
+    import torch
+    from torch.nn import functional
+
+    from trimreg.nn import TrimmedGroupL1
+
+    torch.manual_seed(0)
+    make, shape = NETWORKS[name]
+    model = make().to(device)
+    x, y = torch.randn(batch, *shape, device=device), torch.randint(10, (batch,), device=device)
+    captured = way == "all in a graph"
+    optimizer = optimizer_of(name, model, captured)
+    attached = None
+    if penalty is not None:
+        attached = TrimmedGroupL1(
+            model, halves(model), **PENALTIES[penalty], cuda_graph=way == "penalty in a graph"
+        )
+        attached.attach(optimizer)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    def check():
+        if attached is None:
+            return
+        if penalty != "hard":
+            attached.finalize_()
+        for layer, groups in attached.layers.items():
+            alive = int((groups.norms() > 0).sum())
+            if alive != attached.keep[layer]:
+                raise AssertionError(
+                    f"{name}, {penalty}, layer {layer}: {alive} groups in place of {attached.keep[layer]}"
+                )
+
+    return (in_graph(step) if captured else step), check
+
+
+def in_graph(step):
+    """The step as one CUDA graph: no work of the host is left in it but its launch.
+
+    A graph does not hold the tensors it was captured with, so what is returned holds the step, and that the model.
+    """
+    import torch
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(5):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return lambda held=step: graph.replay()
+
+
+def seconds_in_turn(steps: dict, device: str, count: int, repeats: int) -> dict:
+    """Seconds a step of each, by repeat; they take turns, so that other load falls on all alike."""
+    import torch
+
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+
+    def seconds(step):
+        wait()
+        start = time.perf_counter()
+        for _ in range(count):
+            step()
+        wait()
+        return (time.perf_counter() - start) / count
+
+    for step in steps.values():
+        for _ in range(3):
+            step()
+    found = {kind: [] for kind in steps}
+    order = list(steps)
+    for turn in range(repeats):
+        for place in range(len(order)):  # each is first, second, ... equally often
+            kind = order[(turn + place) % len(order)]
+            found[kind].append(seconds(steps[kind]))
+    return {kind: np.array(times) for kind, times in found.items()}
+
+
+def measured(quick: bool, devices) -> list[dict]:
+    """A record for each network, device, way of running and penalty."""
+    records = []
+    for device in devices:
+        for name in NETWORKS:
+            count, repeats = (1, 3) if quick else COUNTS[name, device]
+            batch = min(BATCH[name, device], 4) if quick else BATCH[name, device]
+            for way in WAYS[device]:
+                pairs = {kind: training_step(name, device, batch, kind, way) for kind in (None, *PENALTIES)}
+                steps = {kind: step for kind, (step, _) in pairs.items()}
+                times = seconds_in_turn(steps, device, count, repeats)
+                for _, check in pairs.values():
+                    check()
+                for kind in PENALTIES:
+                    ratio = times[kind] / times[None]
+                    records.append({
+                        "network": name, "device": device, "batch": batch, "way": way, "penalty": kind,
+                        "plain_ms": 1e3 * float(np.median(times[None])), "ms": 1e3 * float(np.median(times[kind])),
+                        "ratio": float(np.median(ratio)), "quartiles": np.quantile(ratio, [0.25, 0.75]).tolist(),
+                        "steps": count, "repeats": repeats, "bar": BARS[device],
+                    })  # fmt: skip
+    return records
+
+
+# -- the report ----------------------------------------------------------------------------------------------
+
+
+def devices_there(wanted: str | None = None) -> list[str]:
+    import torch
+
+    there = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    if wanted is not None and wanted not in there:
+        raise SystemExit(f"there is no {wanted} here")
+    return there if wanted is None else [wanted]
+
+
+def one_thread() -> None:
+    """As in the other benchmarks, but of PyTorch alone: threadpoolctl may be missing where this runs."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.backends.cudnn.benchmark = True
+
+
+def where() -> str:
+    """Versions and processors."""
+    import torch
+
+    gpu = f"{torch.cuda.get_device_name()}, " if torch.cuda.is_available() else ""
+    return f"{gpu}torch {torch.__version__}, Python {platform.python_version()}"
+
+
+def section_of(records: list[dict]) -> Section:
+    section = Section(
+        "Networks: what the penalty costs a training step",
+        f"Forward, backward and optimizer's step, with the penalty on every layer (half of the groups kept) against without; {where()}, one thread on the CPU. Median over repeats, "
+        "taken in turn, of the ratio within a repeat; in brackets its quartiles. LeNet-300-100 with Adam; ResNet-18 for 32 x 32 images, 20 convolutions and the last layer penalized, with "
+        "momentum. *Penalty in a graph*: the penalty's own step runs as a CUDA graph (`cuda_graph=True`); *all in a graph*: the whole training step does. " + "; ".join(f"*{kind}*: {text}" for kind, text in KINDS.items()) + ".",
+        ["network", "device", "batch", "penalty", "plain step, ms", "with the penalty, ms", "ratio"],
+    )  # fmt: skip
+    for record in records:
+        device = record["device"] + ("" if record["way"] == "eager" else f", {record['way']}")
+        low, high = record["quartiles"]
+        section.rows.append([
+            record["network"], device, record["batch"], record["penalty"], f"{record['plain_ms']:.3f}", f"{record['ms']:.3f}",
+            f"{record['ratio']:.3f} ({low:.3f}-{high:.3f})",
+        ])  # fmt: skip
+        asked = f"{record['network']}, {device}, {record['penalty']}: a step at most {record['bar']} times the plain one"
+        section.bar(asked, f"{record['ratio']:.3f}", record["ratio"] <= record["bar"])
+    for device in dict.fromkeys(record["device"] for record in records):
+        default = [
+            r for r in records if r["device"] == device and r["penalty"] == "hard" and r["way"] == "eager"
+        ]
+        section.headline.append([
+            f"a training step with the penalty on every layer against the plain step, {'GPU' if device == 'cuda' else 'CPU'}",
+            ", ".join(f"{r['ratio']:.2f} times ({r['network']})" for r in default),
+        ])  # fmt: skip
+    return section
+
+
+def run(quick: bool = False, device: str | None = None, json_file: str | None = None) -> Section:
+    one_thread()
+    records = measured(quick, devices_there(device))
+    if json_file is not None:
+        Path(json_file).write_text(
+            json.dumps({"where": where(), "quick": quick, "records": records}, indent=1) + "\n"
+        )
+    return section_of(records)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.networks", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="few steps of small batches, to see that it runs"
+    )
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="default: all that are there")
+    parser.add_argument("--json", metavar="FILE", help="write every figure there as well")
+    arguments = parser.parse_args()
+    print(run(arguments.quick, arguments.device, arguments.json).markdown())
+
+
+if __name__ == "__main__":
+    main()
