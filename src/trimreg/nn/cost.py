@@ -1,0 +1,163 @@
+"""What a network costs: parameters, multiply-accumulates, time."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+
+def parameters(model: nn.Module) -> int:
+    """Numbers that training may change; a parameter used twice counts once.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from trimreg.nn.cost import parameters
+    >>> parameters(nn.Linear(784, 300))
+    235500
+    """
+    return sum(p.numel() for p in model.parameters())
+
+
+def index_entries(model: nn.Module) -> int:
+    """Integers in the buffers: what gathers and maps of rows add to the size of a shrunk network.
+
+    Examples
+    --------
+    >>> from trimreg.nn.cost import index_entries
+    >>> from trimreg.nn.slim import Gather
+    >>> index_entries(Gather([0, 2, 5]))
+    3
+    """
+    buffers = (b for name, b in model.named_buffers() if name.rpartition(".")[2] == "index")
+    return sum(b.numel() for b in buffers)
+
+
+def macs(model: nn.Module, inputs: tuple) -> int:
+    """Multiply-accumulates of matrix products, convolutions and attention for one sample.
+
+    By PyTorch's own counter (two operations each) over the whole example, divided by its first axis.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from trimreg.nn.cost import macs
+    >>> macs(nn.Linear(784, 300), (torch.zeros(10, 784),))
+    235200
+    """
+    training = {module: module.training for module in model.modules()}
+    fused = torch.backends.mha.get_fastpath_enabled()
+    model.eval()
+    try:
+        # Attention in its parts: what is fused has no formula on every device.
+        torch.backends.mha.set_fastpath_enabled(False)
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+            model(*inputs)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+        for module, mode in training.items():
+            module.training = mode
+    samples = next((x.shape[0] for x in inputs if isinstance(x, torch.Tensor) and x.dim() and len(x)), 1)
+    return round(counter.get_total_flops() / 2 / samples)
+
+
+def latency(models: list[nn.Module], inputs: tuple, repeats: int = 30) -> list[float]:
+    """Median seconds of a forward pass of each model; they take turns, so that a busy machine hits all alike.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from trimreg.nn.cost import latency
+    >>> min(latency([nn.Linear(3, 2)], (torch.zeros(1, 3),), repeats=2)) > 0
+    True
+    """
+    device = next((x.device for x in inputs if isinstance(x, torch.Tensor)), torch.device("cpu"))
+
+    def wait():
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    times = [[] for _ in models]
+    with torch.no_grad():
+        for turn in range(-2, repeats):  # two turns to warm up
+            for model, seconds in zip(models, times, strict=True):
+                wait()
+                start = time.perf_counter()
+                model(*inputs)
+                wait()
+                if turn >= 0:
+                    seconds.append(time.perf_counter() - start)
+    return [statistics.median(seconds) for seconds in times]
+
+
+@dataclass(frozen=True)
+class LayerSize:
+    """The size of a layer: groups it had, groups it was asked to keep, groups that are physically there."""
+
+    name: str
+    kind: str
+    groups: int
+    kept: int
+    physical: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an export did.
+
+    ``kept`` is the size that was asked for, and the one to quote: a group that training kept counts,
+    whether or not the rest of the network makes use of it. ``physical`` is what the exported layer holds.
+    It is less than ``kept`` where a kept group cannot reach the output (a channel none of whose flattened
+    entries is kept) or is constant (an input from a channel that was cut); it is more where a group must
+    stay for another's sake (a residual sum, the output). Parameters, multiply-accumulates and times are
+    those of the physical network.
+    """
+
+    layers: tuple[LayerSize, ...]
+    parameters: tuple[int, int]
+    macs: tuple[int, int]
+    latency: tuple[float, float] | None
+    indices: int
+    difference: float
+
+    @property
+    def size(self) -> str:
+        """Sizes as asked, as tables write them: ``"392-150-50"``."""
+        return "-".join(str(layer.kept) for layer in self.layers)
+
+    def to_dict(self) -> dict:
+        """Plain values, for JSON."""
+        return asdict(self) | {"size": self.size}
+
+    def __str__(self) -> str:
+        rows = [("layer", "groups", "kept", "physical", "")]
+        rows += [
+            (layer.name, f"{layer.groups} {layer.kind}", str(layer.kept), str(layer.physical), layer.note)
+            for layer in self.layers
+        ]
+        rows.append(("", "before", "after", "ratio", ""))
+        for name, pair in (("parameters", self.parameters), ("MACs a sample", self.macs)):
+            rows.append((name, f"{pair[0]:,}", f"{pair[1]:,}", f"{pair[0] / max(pair[1], 1):.1f}", ""))
+        if self.latency is not None:
+            before, after = self.latency
+            rows.append(
+                ("latency, ms", f"{1e3 * before:.3f}", f"{1e3 * after:.3f}", f"{before / after:.1f}", "")
+            )
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines = [
+            "  ".join(
+                [row[0].ljust(widths[0]), *(row[c].rjust(widths[c]) for c in (1, 2, 3)), row[4]]
+            ).rstrip()
+            for row in rows
+        ]
+        lines.append(f"{self.indices:,} index entries; outputs differ by {self.difference:.1e} relative")
+        return "\n".join(lines)

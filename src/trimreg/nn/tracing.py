@@ -1,0 +1,217 @@
+"""Following a network step by step: its graph, the shapes on the way, and where two networks part."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, fx, nn
+
+from trimreg.nn.catalog import in_place
+from trimreg.nn.masking import moved
+from trimreg.nn.spaces import ExportError
+
+TOLERANCE = 1e-5
+
+
+class TracingFailed(ExportError):
+    """The network's forward cannot be written as a graph."""
+
+
+def trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
+    """The network as a graph whose nodes carry ``meta["shape"]``, found by running the example through it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from trimreg.nn.tracing import trace
+    >>> traced = trace(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), (torch.zeros(5, 3),))
+    >>> [(node.name, node.meta["shape"]) for node in traced.graph.nodes if node.op == "call_module"]
+    [('_0', (5, 2)), ('_1', (5, 2))]
+    """
+    names = list(inspect.signature(model.forward).parameters.values())
+    left_out = names[len(inputs) :]
+    needed = [
+        p.name for p in left_out if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if needed or len(inputs) > len(names):
+        raise ValueError(
+            f"{type(model).__name__}.forward takes ({', '.join(p.name for p in names)}); the example has "
+            f"{len(inputs)} inputs"
+        )
+    defaults = {p.name: p.default for p in left_out if p.default is not p.empty}
+    try:
+        graph = fx.Tracer().trace(model, concrete_args=defaults or None)
+        for node in list(graph.nodes):  # the defaults are built in
+            if node.op == "call_function" and getattr(node.target, "__name__", "") == "_assert_is_none":
+                graph.erase_node(node)
+        unused = [node for node in graph.nodes if node.op == "placeholder"][len(inputs) :]
+        for node in unused:
+            if not node.users:
+                graph.erase_node(node)
+        remove_dead_steps(graph, model)
+        traced = fx.GraphModule(model, graph)
+    except Exception as failure:
+        raise TracingFailed(
+            f"{type(model).__name__}.forward cannot be traced by torch.fx ({_first_line(failure)}); write "
+            "it without branches on values, or use method='dependency'"
+        ) from failure
+    with torch.no_grad():
+        _Recorder(traced).run(*inputs)
+    return traced
+
+
+def remove_dead_steps(graph: fx.Graph, model: nn.Module) -> None:
+    """Remove steps whose results nobody uses, but for those that write into a tensor."""
+
+    def writes(node):
+        module = model.get_submodule(node.target) if node.op == "call_module" else None
+        return node.op in ("placeholder", "output") or (node.op != "get_attr" and in_place(node, module))
+
+    graph.eliminate_dead_code(writes)
+
+
+class _Recorder(fx.Interpreter):
+    """Runs a graph, keeps what each step gave and notes the shapes."""
+
+    def __init__(self, traced: fx.GraphModule):
+        super().__init__(traced, garbage_collect_values=False)
+        self.extra_traceback = False
+
+    def run_node(self, node: fx.Node):
+        result = super().run_node(node)
+        if isinstance(result, Tensor):
+            node.meta["shape"] = tuple(result.shape)
+        return result
+
+
+def outputs_of(model: nn.Module, inputs: tuple):
+    """What the network gives for the example; if it fails, a ValueError that names the layer and the shapes.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from trimreg.nn.tracing import outputs_of
+    >>> outputs_of(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), (torch.ones(5, 3),)).shape
+    torch.Size([5, 2])
+    """
+    place = ["before any layer"]
+
+    def enters(name):
+        def note(module, arguments):
+            shapes = [str(tuple(x.shape)) for x in arguments if isinstance(x, Tensor)]
+            place.append(f"in layer {name!r}, {module}, which got {', '.join(shapes)}")
+
+        return note
+
+    def leaves(name):
+        return lambda module, arguments, result: place.append(f"after layer {name!r}")
+
+    handles = []
+    for name, module in model.named_modules():
+        if not any(True for _ in module.children()):
+            handles.append(module.register_forward_pre_hook(enters(name)))
+            handles.append(module.register_forward_hook(leaves(name)))
+    try:
+        with torch.no_grad():
+            return model(*inputs)
+    except Exception as failure:
+        shapes = ", ".join(str(tuple(x.shape)) for x in inputs if isinstance(x, Tensor))
+        raise ValueError(
+            f"the example of shape {shapes} does not go through the network: {place[-1]}: "
+            f"{_first_line(failure)}"
+        ) from failure
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _first_line(failure: BaseException) -> str:
+    text = str(failure).strip()
+    return text.splitlines()[0] if text else type(failure).__name__
+
+
+# -- are they equal? ----------------------------------------------------------------------------------------
+
+
+def tensors_in(output) -> list[Tensor]:
+    """The tensors of an output: itself, or those in tuples and dictionaries, in order."""
+    if isinstance(output, Tensor):
+        return [output]
+    if isinstance(output, dict):
+        output = output.values()
+    if not isinstance(output, Iterable) or isinstance(output, str):
+        return []
+    return [t for part in output for t in tensors_in(part)]
+
+
+def relative_difference(one, two) -> float:
+    """The largest difference of two outputs over the largest entry of the first; infinite if shapes differ.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from trimreg.nn.tracing import relative_difference
+    >>> relative_difference(torch.tensor([4.0, 2.0]), torch.tensor([4.0, 1.0]))
+    0.25
+    >>> relative_difference(torch.zeros(2), torch.zeros(3))
+    inf
+    """
+    ones, twos = tensors_in(one), tensors_in(two)
+    if [t.shape for t in ones] != [t.shape for t in twos]:
+        return float("inf")
+    worst = 0.0
+    for a, b in zip(ones, twos, strict=True):
+        if not a.numel():
+            continue
+        gap = torch.where(a.eq(b) | (a.isnan() & b.isnan()), 0.0, (a.double() - b.double()).abs())
+        finite = a.double()[a.isfinite()].abs()
+        scale = float(finite.max()) if finite.numel() else 1.0
+        ratio = float(gap.max()) / scale if scale else float(gap.max())
+        worst = max(worst, float("inf") if ratio != ratio else ratio)
+    return worst
+
+
+def checked_difference(masked: nn.Module, small: nn.Module, inputs: tuple) -> float:
+    """How far the outputs of the two networks lie apart; an error above 1e-5 relative.
+
+    Rounding alone may add up to more in a deep network. So a difference above the tolerance is measured
+    again in double precision: rounding vanishes there, a mistake does not.
+    """
+    with torch.no_grad():
+        found = relative_difference(masked(*inputs), small(*inputs))
+        if found <= TOLERANCE:
+            return found
+        pair = [copy.deepcopy(network).double() for network in (masked, small)]
+        exact = moved(inputs, dtype=torch.float64)
+        found = relative_difference(pair[0](*exact), pair[1](*exact))
+    if not found <= TOLERANCE:
+        raise ExportError(
+            f"the exported network differs from the masked one by {found:.1e} relative, where at most "
+            f"{TOLERANCE:.0e} is allowed{_where(masked, small, inputs)}; this is a fault of the export, or "
+            "the network gives other outputs at every call"
+        )
+    return found
+
+
+def _where(masked: nn.Module, small: nn.Module, inputs: tuple) -> str:
+    """The first step whose result is of equal shape in both networks and differs."""
+    if not isinstance(small, fx.GraphModule):
+        return ""
+    runs = []
+    for network in (trace(masked, inputs), small):
+        recorder = _Recorder(network)
+        with torch.no_grad():
+            recorder.run(*inputs)
+        runs.append({node.name: value for node, value in recorder.env.items()})
+    for name, value in runs[0].items():
+        other = runs[1].get(name)
+        if isinstance(value, Tensor) and isinstance(other, Tensor) and value.shape == other.shape:
+            gap = relative_difference(value, other)
+            if gap > TOLERANCE:
+                return f", first at step {name!r} (by {gap:.1e})"
+    return ", at the output"
