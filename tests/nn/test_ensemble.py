@@ -374,7 +374,7 @@ def test_groups_that_an_ensemble_has_not():
 
 
 class Forbidden(TorchDispatchMode):
-    """Fails on what waits for the device or has a size that depends on values: no CUDA graph could hold it."""
+    """Fails on what waits for the device or has a size that depends on values: no CUDA graph holds it."""
 
     names = ("_local_scalar_dense", "nonzero", "masked_select", "_unique", "is_nonzero", "equal", "_to_copy")
 

@@ -27,6 +27,8 @@ def bounded(x: Tensor, low: float = -math.inf, high: float = math.inf) -> Tensor
     >>> x.grad.tolist()  # the second would go further up, the third comes back
     [3.0, 0.0, 3.0]
     """
+    if not (x.requires_grad and torch.is_grad_enabled()):
+        return x.clamp(low, high)
     return _Bounded.apply(x, low, high)
 
 
