@@ -141,6 +141,9 @@ class Recipe:
             raise ValueError(f"epochs and batch must be at least 1; got {self.epochs} and {self.batch}")
         if self.shrink_from > self.shrink_until:
             raise ValueError(f"shrink_from = {self.shrink_from} is after shrink_until = {self.shrink_until}")
+        hard = self.mode == "exact" and self.alpha == math.inf
+        if self.criterion != "norm" and not hard:
+            raise ValueError(f"criterion {self.criterion!r} only ranks groups; take it with alpha=inf")
         if self.freeze_at is not None and not self.shrink_until <= self.freeze_at <= 1.0:
             raise ValueError(
                 f"freeze_at = {self.freeze_at} must be from shrink_until = {self.shrink_until} to 1"

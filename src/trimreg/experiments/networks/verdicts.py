@@ -47,7 +47,7 @@ def summary(frame) -> list[dict]:
             "error sd": _deviation(there["error"]),
             "lowest": _mean(there["lowest"]),
             "lowest sd": _deviation(there["lowest"]),
-            "paper": _mean(group["paper"].dropna()),
+            "paper": next(iter(group["paper"].dropna().astype(float)), None),  # the same in all rows
             "parameters": _mean(there["parameters"].dropna()),
             "macs": _mean(there["macs"].dropna()),
             "exact": bool(len(there)) and bool(there["exact"].astype(bool).all()),
