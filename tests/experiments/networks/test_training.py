@@ -323,6 +323,22 @@ def test_the_authors_recipe_adds_its_penalty_to_the_loss(split):
     assert Trimmed(build(MLP, [0], SHORT), {"fc1": [3]}, SHORT, 9).loss() is None
 
 
+def test_replicas_may_differ_in_strength(no_mnist):
+    recipe = SHORT.change(alpha=1.0)
+    trial = short_trial(sizes=("90-40-20",) * 2, seeds=(0, 0), recipe=recipe, alphas=(1e-3, 3000.0))
+    result = train(trial)
+    assert [row["alpha"] for row in rows_of(result, exported=False)] == [1e-3, 3000.0]
+    pruner = trials.make_pruner(trial, recipe, build(MLP, [0, 0], recipe), STEPS, 360, trial.alphas)
+    before = pruner.layers["fc1"].norms().detach().clone()
+    optimizer = torch.optim.SGD(pruner.model.parameters(), lr=0.001)
+    pruner.penalties[0].h_schedule = None
+    pruner.attach(optimizer, torch.tensor(0.001))
+    optimizer.step()
+    now = pruner.layers["fc1"].norms().detach()
+    assert int((now[1] == 0).sum()) == 784 - 90
+    torch.testing.assert_close(now[0], before[0], rtol=1e-4, atol=1e-6)
+
+
 def test_layers_shrink_in_their_order(split):
     recipe = SHORT.change(order="first", shrink_from=0.0, shrink_until=0.8, freeze_at=0.9)
     model = build(MLP, [0], recipe)
@@ -399,17 +415,28 @@ def test_group_l1_is_the_proximal_step_and_then_frozen():
 def test_gates_close_when_they_are_dear(split):
     sizes = {}
     for price in (0.0, 30.0):
-        recipe = for_method(SHORT.change(l0_lambda=(price,) * 3, learning_rate=0.15, epochs=6), "l0", MLP)
-        trainer, trained = fit(
-            split, recipe, lambda model, recipe=recipe: L0(model, NAMES, recipe, 360), seeds=[0]
-        )
-        gates = {name: trainer.model.get_submodule(name).gates() for name in NAMES}
-        sizes[price] = [int((gate > 0).sum()) for gate in gates.values()]
+        prices = {"l0_lambda": (price,) * 3, "l0_weight_decay": 0.0}
+        recipe = for_method(SHORT.change(learning_rate=0.15, epochs=5, **prices), "l0", MLP)
+        model = build(MLP, [0], recipe)
+        trainer = Trainer(model, split, recipe, L0(model, NAMES, recipe, 360))
+        trained = trainer.fit({"train": split})
+        sizes[price] = [int((model.get_submodule(name).gates() > 0).sum()) for name in NAMES]
         assert trained.sizes[-1, 0].tolist() == sizes[price]
-    assert sizes[0.0][0] == 784
     assert all(few < many for few, many in zip(sizes[30.0], sizes[0.0], strict=True)), sizes
     with pytest.raises(ValueError, match="l0_lambda has 4 numbers for 3 layers"):
         L0(trainer.model, NAMES, recipe.change(l0_lambda=(1.0,) * 4), 360)
+
+
+def test_the_price_of_gates(split):
+    recipe = for_method(OURS.change(l0_lambda=(1.0, 2.0, 3.0), l0_weight_decay=0.1), "l0", MLP)
+    model = build(MLP, [0, 1], recipe)
+    by_hand = 0.0
+    for name, price in zip(NAMES, (1.0, 2.0, 3.0), strict=True):
+        layer = model.get_submodule(name)
+        chance = torch.sigmoid(layer.gate_logits - 2 / 3 * np.log(0.1 / 1.1))
+        squares = layer.weight.square().sum(1)
+        by_hand += (chance * (price * layer.weight.shape[1] / 360 + 0.05 * squares)).sum()
+    torch.testing.assert_close(L0(model, NAMES, recipe, 360).loss(), by_hand)
 
 
 def test_scores_of_activity_and_of_gradients(split):

@@ -104,9 +104,18 @@ class Trimmed(Pruner):
     recipe : Recipe
     steps : int
         Steps of the whole training.
+    alphas : sequence of float, optional
+        A strength for each replica, in the place of the recipe's.
     """
 
-    def __init__(self, model: nn.Module, keep: Mapping[str, Sequence[int]], recipe: Recipe, steps: int):
+    def __init__(
+        self,
+        model: nn.Module,
+        keep: Mapping[str, Sequence[int]],
+        recipe: Recipe,
+        steps: int,
+        alphas: Sequence[float] | None = None,
+    ):
         super().__init__(model, list(keep))
         self.recipe = recipe
         device = _device(model)
@@ -122,7 +131,7 @@ class Trimmed(Pruner):
                 TrimmedGroupL1(
                     model,
                     keep=mine,
-                    alpha=recipe.alpha,
+                    alpha=recipe.alpha if alphas is None else dict.fromkeys(mine, tuple(alphas)),
                     groups=lambda name, module: self.layers[name],
                     mode=recipe.mode,
                     tau=recipe.tau,
@@ -313,7 +322,7 @@ class L0(Pruner):
         if len(recipe.l0_lambda) != len(names):
             raise ValueError(f"l0_lambda has {len(recipe.l0_lambda)} numbers for {len(names)} layers")
         self.prices = dict(zip(names, recipe.l0_lambda, strict=True))
-        self.weight_decay, self.count = recipe.l0_weight_decay, count
+        self.weight_decay, self.count = recipe.l0_weight_decay * count, count
 
     def loss(self):
         return l0_loss(self.model, self.count, self.prices, self.weight_decay).sum()

@@ -48,7 +48,8 @@ class Trial:
     images : int, optional
         Train and test on so many.
     alphas : tuple of float, optional
-        Strengths of the group l1 norm, one a replica; chosen if not given.
+        Strengths, one a replica. The trimmed penalty has the recipe's without them, the group l1 norm one
+        that is chosen.
     """
 
     network: str
@@ -121,7 +122,7 @@ def make_pruner(
     if trial.method == "dense":
         return Pruner(model, names)
     if trial.method in ("trimmed", "magnitude"):
-        return Trimmed(model, trial.keep(), recipe, steps)
+        return Trimmed(model, trial.keep(), recipe, steps, alphas)
     if trial.method == "torchao PAT":
         from .pat import Pat
 

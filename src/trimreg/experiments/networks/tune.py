@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -170,6 +171,28 @@ def recipes_from(base: Recipe, changes: Iterable[Mapping[str, object]]) -> dict[
     return found
 
 
+def split_settings(text: str) -> dict[str, str]:
+    """Fields and values of a text; commas inside brackets do not part them.
+
+    Examples
+    --------
+    >>> from trimreg.experiments.networks.tune import split_settings
+    >>> split_settings("epochs=40,l0_lambda=[0.1,0.3,0.4]")
+    {'epochs': '40', 'l0_lambda': '[0.1,0.3,0.4]'}
+    >>> split_settings("epochs")
+    Traceback (most recent call last):
+        ...
+    ValueError: a change is FIELD=VALUE; got 'epochs'
+    """
+    found = {}
+    for pair in re.split(r",(?![^\[]*\])", text):
+        field, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"a change is FIELD=VALUE; got {pair!r}")
+        found[field.strip()] = value.strip()
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m trimreg.experiments.networks.tune", description=__doc__)
@@ -190,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     fixed = {"ours": OURS, "paper": PAPER}
     base = fixed[options.base] if options.base in fixed else get_recipe(options.base, "ours")
-    changes = [dict(pair.split("=", 1) for pair in text.split(",") if pair) for text in options.set]
+    changes = [split_settings(text) for text in options.set]
     if options.recipes is not None:
         changes += json.loads(options.recipes.read_text(encoding="utf-8"))
     seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
