@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import prune
 
 from trimreg.nn.bayes import bayesianize
 from trimreg.nn.exporting import export
@@ -191,6 +192,20 @@ def test_constants_in_front_of_a_padded_convolution(padding, mode):
     assert physical(small) == {"0": 2, "2": 3}
     planes = [m for m in small.model.modules() if isinstance(m, Plane)]
     assert len(planes) == (2 if mode == "zeros" and padding else 0)  # elsewhere the bias takes the constant
+
+
+def test_a_constant_seen_through_padding_is_none():
+    """A channel that reads only a constant differs at the border, so it stays."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.Sigmoid(), nn.Conv2d(2, 2, 3, padding=1), nn.Sigmoid(), nn.Conv2d(2, 1, 3),
+    )  # fmt: skip
+    with torch.no_grad():
+        model[0].weight[1], model[0].bias[1] = 0, 0
+        model[2].weight[0, 0] = 0
+    x = torch.randn(2, 1, 8, 8)
+    small = export(model, None, x, repeats=0)
+    assert torch.allclose(small.model(x), model(x), atol=1e-6)
+    assert small.model.get_submodule("2").weight.shape[:2] == (2, 1)
 
 
 def test_strided_dilated_1d_and_3d_convolutions():
@@ -412,6 +427,25 @@ def test_a_compiled_model_is_unwrapped():
     compiled = torch.compile(model, backend="eager")
     small = export(compiled, TrimmedGroupL1(model, keep={"2": 2}), torch.randn(4, 6), repeats=0)
     assert small.report.size == "2"
+
+
+def test_masks_of_torch_prune_must_be_made_permanent():
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2))
+    prune.ln_structured(model[2], "weight", amount=2, n=2, dim=1)
+    with pytest.raises(ValueError, match="made permanent"):
+        export(model, None, torch.randn(4, 6), repeats=0)
+    prune.remove(model[2], "weight")
+    assert [layer.kept for layer in export(model, None, torch.randn(4, 6), repeats=0).report.layers] == [6, 3]
+
+
+def test_an_example_without_a_batch():
+    model = nn.Sequential(nn.Linear(6, 5), nn.Sigmoid(), nn.Linear(5, 2))
+    penalty = TrimmedGroupL1(model, keep={"0": 3}, groups="out")
+    x = torch.randn(6)
+    small = export(model, penalty, x, repeats=0)
+    penalty.finalize_()
+    assert torch.allclose(small.model(x), model(x), atol=1e-6)
+    assert physical(small) == {"0": 3}
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -303,6 +303,18 @@ def test_in_place_activations_change_what_others_read():
     exported(model, {"a": 2}, torch.randn(3, 4), groups="out")
 
 
+def test_in_place_steps_without_a_result_are_kept():
+    def steps(m, x):
+        y = m.a(x)
+        torch.sigmoid_(y)
+        y.mul_(3)
+        return m.b(y)
+
+    model = Net(steps, a=nn.Linear(4, 6), b=nn.Linear(6, 2))
+    small = exported(model, {"b": 2}, torch.randn(3, 4))
+    assert physical(small) == {"b": 2}
+
+
 def test_several_outputs_and_a_frozen_layer():
     model = Net(
         lambda m, x: {"a": m.b(y := torch.tanh(m.a(x))), "b": (y * 2, x)},

@@ -63,10 +63,11 @@ def export(
     The model stays as it is: a copy in evaluation mode is masked (groups that ``penalty`` does not keep are
     set to zero, with their biases), traced, and shrunk. Before returning, the outputs of the two are
     compared on the example; they agree to ``1e-5`` relative to the largest, or the export fails and says
-    where they part.
+    where they part. The result is for evaluation: it may be trained on, but what ``forward`` does
+    otherwise in training (``F.dropout``, not ``nn.Dropout``) is gone.
 
-    - **Linear by input unit**: a cut input is no longer computed by the layer before; where that layer does
-      not end (the network's input, 45 of 800 flattened features) a gather picks the kept entries by index.
+    - **Linear by input unit**: a cut input is no longer computed by the layer before. Where that is not
+      possible (392 of 784 pixels, 45 of 800 flattened features) a gather picks the kept entries by index.
     - **Convolution by output channel**: the filter goes, and with it the input channel of the next layer.
       If :math:`act(0) \ne 0`, the constant moves into the next bias; behind a zero-padded convolution,
       where it adds less at the border, into one plane a layer (:class:`trimreg.nn.slim.Plane`).

@@ -200,7 +200,7 @@ class Flow:
             result = getattr(tensor, node.target)(*arguments[1:], **node.kwargs)
         else:
             result = node.target(*arguments, **{k: v for k, v in node.kwargs.items() if k != "input"})
-        rows = result.transpose(0, axis).flatten(1)
+        rows = result.transpose(0, axis).reshape(source.size, -1)
         low, high = rows.amin(1), rows.amax(1)
         even = (high - low) <= 1e-6 * high.abs()  # a mean of equal numbers may round
         return Channels(source.space, axis, source.known & even & high.isfinite(), high)

@@ -64,7 +64,13 @@ def masked_copy(model: nn.Module, penalty=None) -> tuple[nn.Module, dict[str, As
     >>> int(masked[2].weight.ne(0).any(0).sum()), int(model[2].weight.ne(0).any(0).sum()), asked["2"].kept
     (3, 5, 3)
     """
-    masked = copy.deepcopy(model).cpu().eval()
+    try:
+        masked = copy.deepcopy(model).cpu().eval()
+    except RuntimeError as failure:
+        raise ValueError(
+            f"{type(model).__name__} cannot be copied ({failure}); a weight that a hook computes, as in "
+            "torch.nn.utils.prune, must be made permanent first"
+        ) from failure
     own = {id(module): name for name, module in model.named_modules()}
     if not any(True for _ in model.children()):  # a layer alone: a network of one layer
         masked, own = nn.Sequential(masked).eval(), {id(model): "0"}
