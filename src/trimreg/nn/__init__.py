@@ -26,9 +26,16 @@ _WHERE = {
     "kl_loss": "bayes",
     "L0Linear": "gates",
     "L0Conv2d": "gates",
+    "l0_loss": "gates",
     "EnsembleLinear": "ensemble",
     "EnsembleConv2d": "ensemble",
-    "export": "export",
+    "EnsembleBayesLinear": "ensemble_stochastic",
+    "EnsembleBayesConv2d": "ensemble_stochastic",
+    "EnsembleL0Linear": "ensemble_stochastic",
+    "EnsembleL0Conv2d": "ensemble_stochastic",
+    "ensemble_cross_entropy": "ensemble",
+    "export": "exporting",
+    "load": "serialize",
 }
 
 __all__ = sorted(_WHERE)

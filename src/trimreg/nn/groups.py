@@ -129,7 +129,8 @@ class LayerGroups:
         for slab in counted:
             draw = sampled and slab.attribute == "weight" and hasattr(slab.owner, "sampled_weight")
             view = self.view(slab, slab.owner.sampled_weight() if draw else slab.tensor())
-            dtype = torch.promote_types(view.dtype, torch.float32 if out is None else out.dtype)
+            small = view.dtype in (torch.bfloat16, torch.float16)
+            dtype = out.dtype if out is not None else torch.float32 if small else view.dtype
             axes = self.inner_axes(slab, view)
             single = out if len(counted) == 1 else None
             if axes:
@@ -170,7 +171,8 @@ def layer_groups(name: str, module: nn.Module, groups="auto") -> LayerGroups:
         Name of the layer, for messages and states.
     module : nn.Module
         A linear or convolutional layer, an embedding, multi-head attention, or a module with a method
-        ``trimmed_groups(kind)`` that returns ``(count, slabs, replicas)``.
+        ``trimmed_groups(kind)`` that returns ``(count, slabs, replicas)`` (and, where it likes, an attribute
+        ``usual_groups`` that says what "auto" is).
     groups : {"auto", "in", "out", "rows", "heads"} or callable
         "auto" is input units of a linear layer, output channels of a convolution, rows of an embedding and
         heads of attention. A callable gets ``(name, module)`` and returns :class:`LayerGroups`.
@@ -187,6 +189,8 @@ def layer_groups(name: str, module: nn.Module, groups="auto") -> LayerGroups:
     >>> heads.count, len(heads.counted), heads.norms().shape
     (3, 4, torch.Size([3]))
     """
+    if any(nn.parameter.is_lazy(parameter) for parameter in module.parameters()):
+        raise ValueError(f"layer {name!r} has no shape yet; run one batch through the model first")
     if callable(groups):
         made = groups(name, module)
         if not isinstance(made, LayerGroups):
@@ -196,7 +200,8 @@ def layer_groups(name: str, module: nn.Module, groups="auto") -> LayerGroups:
         raise ValueError(f"groups must be one of {', '.join(map(repr, KINDS))} or a callable; got {groups!r}")
     if hasattr(module, "trimmed_groups"):
         count, slabs, replicas = module.trimmed_groups(groups)
-        return checked(LayerGroups(name, module, groups, count, tuple(slabs), tuple(replicas)))
+        kind = getattr(module, "usual_groups", groups) if groups == "auto" else groups
+        return checked(LayerGroups(name, module, kind, count, tuple(slabs), tuple(replicas)))
     kind = groups
     if kind == "auto":
         kind = next((k for cls, k in AUTO if isinstance(module, cls)), None)
@@ -278,10 +283,7 @@ def checked(groups: LayerGroups) -> LayerGroups:
     if not any(slab.counted for slab in groups.slabs):
         raise ValueError(f"layer {groups.name!r}: no slab is counted, so its groups have no norm")
     for slab in groups.slabs:
-        tensor = slab.tensor()
-        if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
-            raise ValueError(f"layer {groups.name!r} has no shape yet; run one batch through the model first")
-        shape, leading = tuple(tensor.shape), len(groups.replicas)
+        shape, leading = tuple(slab.tensor().shape), len(groups.replicas)
         at = leading + slab.axis
         if shape[:leading] != groups.replicas or at >= len(shape):
             raise ValueError(

@@ -16,6 +16,9 @@ from torch import Tensor
 from . import rules
 from .metric import metric_step_
 
+#: Which penalties act on which optimizer.
+ATTACHED: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
 
 class Handle:
     """What :meth:`trimreg.nn.TrimmedGroupL1.attach` returns: ``remove()`` detaches the penalty."""
@@ -29,6 +32,8 @@ class Handle:
         penalty = self._penalty()
         if penalty is not None and penalty._attached is self:
             penalty._attached = None
+            for penalties in ATTACHED.values():
+                penalties.discard(penalty)
 
     def __enter__(self):
         return self
@@ -52,10 +57,18 @@ def attach(penalty, optimizer) -> Handle:
         raise ValueError(
             f"metric='optimizer' knows Adam and AdamW, not {type(optimizer).__name__}; take metric='plain'"
         )
+    for other in ATTACHED.get(optimizer, ()):
+        taken = {id(slab.tensor()) for layer in other.layers.values() for slab in layer.slabs}
+        for layer in penalty.layers.values():
+            if any(id(slab.tensor()) in taken for slab in layer.slabs):
+                raise ValueError(
+                    f"layer {layer.name!r} has another penalty on this optimizer; call remove() on its handle"
+                )
     # A compiled optimizer calls the step and does not look into it: it is made of a few kernels as it is.
     hook = torch.compiler.disable(Step(penalty, optimizer).after)
     handle = Handle(penalty, optimizer.register_step_post_hook(hook))
     penalty._attached = handle
+    ATTACHED.setdefault(optimizer, weakref.WeakSet()).add(penalty)
     return handle
 
 
@@ -149,7 +162,7 @@ def threshold_of(penalty, pack, rate) -> Tensor:
     """lr * alpha of each row."""
     threshold = penalty._strength(pack) * rate
     # inf * 0 where the learning rate warms up from 0
-    return torch.where(torch.isinf(pack.alpha), math.inf, threshold) if pack.some_hard else threshold
+    return threshold.masked_fill_(torch.isinf(pack.alpha), math.inf) if pack.some_hard else threshold
 
 
 def exact_step(penalty, pack, rate, frozen, skip, metric_step) -> None:
@@ -164,13 +177,13 @@ def exact_step(penalty, pack, rate, frozen, skip, metric_step) -> None:
             torch.logical_or(pack.kept, skip, out=pack.alive)
             pack.mask_("alive")
         return
-    threshold = torch.where(frozen, math.inf, threshold_of(penalty, pack, rate))
+    threshold = threshold_of(penalty, pack, rate).masked_fill_(frozen, math.inf)
     whole = either(pack.kept, skip)
     if penalty.metric == "plain":
         rules.group_factor(r, threshold, out=pack.factor).masked_fill_(whole, 1.0)
         pack.shrink_()
         return
-    threshold = torch.where(whole, 0.0, threshold)
+    threshold = threshold.expand(r.shape).masked_fill(whole, 0.0)
     for name, layer in pack.layers.items():
         metric_step(layer, pack.of(threshold, name))
 
@@ -184,7 +197,7 @@ def weighted_step(penalty, pack, rate, frozen, skip, metric_step) -> None:
         rules.group_factor(r, threshold_of(penalty, pack, rate) * w, out=factor)
         factor.masked_fill_(w == 0, 1.0)
     elif penalty.mode == "bcd":
-        threshold = torch.where(held, 0.0, threshold_of(penalty, pack, rate) * w)
+        threshold = (threshold_of(penalty, pack, rate) * w).masked_fill_(held, 0.0)
         for name, layer in pack.layers.items():
             metric_step(layer, pack.of(threshold, name))
         r = pack.measure()

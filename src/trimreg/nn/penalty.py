@@ -334,6 +334,13 @@ class TrimmedGroupL1(nn.Module):
             else:
                 with torch.no_grad():
                     target.copy_(given)
+        if not errors and bool(self.frozen):
+            for name, mask in self.kept().items():
+                asked = torch.as_tensor(self.keep[name], device=mask.device).expand(mask.shape[:-1].numel())
+                if not torch.equal(mask.sum(-1).flatten(), asked):
+                    errors.append(
+                        f"{prefix}kept.{name} is frozen at another size than keep={self.keep[name]}"
+                    )
         if strict:
             inside = [key for key in state_dict if key.startswith(prefix)]
             unexpected += [key for key in inside if key[len(prefix) :] not in wanted]

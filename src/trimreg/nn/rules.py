@@ -77,34 +77,28 @@ def project(y: Tensor, total, valid: Tensor | None = None) -> Tensor:
     tensor([[0.6667, 0.6667, 0.6667],
             [0.0000, 0.0000, 1.0000]])
     """
+    # In double precision, where there is one, the running sums need no more than one correction.
+    wide = y if y.device.type == "mps" else y.double()
     if valid is not None:
         # At the smallest entry less one a weight is 0 whatever the total, so the others do not feel it.
-        lowest = torch.where(valid, y, torch.inf).amin(-1, keepdim=True) - 1.0
-        y = torch.where(valid, y, lowest)
+        lowest = torch.where(valid, wide, torch.inf).amin(-1, keepdim=True) - 1.0
+        wide = torch.where(valid, wide, lowest)
     size = y.shape[-1]
-    kinks, order = torch.sort(torch.cat([y - 1.0, y], dim=-1), dim=-1)
-    starts = (order < size).to(y.dtype)
-    inner = (2.0 * starts - 1.0).cumsum(-1)  # how many weights lie strictly between 0 and 1 after each kink
-    fall = (inner[..., :-1] * kinks.diff(dim=-1)).cumsum(-1)
-    height = torch.cat([torch.full_like(fall[..., :1], size), size - fall], dim=-1)
-    piece = ((height >= total).sum(-1, keepdim=True) - 1).clamp(0, 2 * size - 1)
-    slope = inner.gather(-1, piece)
-    shift = kinks.gather(-1, piece) + (height.gather(-1, piece) - total) / slope.clamp(min=1.0)
-    for _ in range(2):
-        moved = y - shift
-        within = (moved > 0) & (moved < 1)
-        # The ones are counted, not added up: their rounding would hide the inner weights.
-        excess = (
-            (moved >= 1).sum(-1, keepdim=True) - total + torch.where(within, moved, 0.0).sum(-1, keepdim=True)
-        )
-        shift = shift + excess / within.sum(-1, keepdim=True).clamp(min=1) * within.any(-1, keepdim=True)
-    w = (y - shift).clamp(0.0, 1.0)
+    kinks, order = torch.sort(torch.cat([wide - 1.0, wide], dim=-1), dim=-1)
+    turn = (size - 0.5 - order).sign_()  # 1 where a weight begins to fall, -1 where it has fallen to 0
+    inner = turn.cumsum(-1)  # how many weights lie between 0 and 1 after each kink
+    steps = kinks.diff(dim=-1, prepend=kinks[..., :1])
+    height = size - ((inner - turn) * steps).cumsum(-1)
+    piece = ((height >= total).sum(-1, keepdim=True) - 1).clamp(min=0)  # a NaN finds none
+    rest = (height.gather(-1, piece) - total) / inner.gather(-1, piece).clamp(min=1.0)
+    shift = kinks.gather(-1, piece) + rest
+    moved = wide - shift
+    within = ((moved > 0) & (moved < 1)).sum(-1, keepdim=True)
+    shift = shift + (moved.clamp(0.0, 1.0).sum(-1, keepdim=True) - total) / within.clamp(min=1)
+    w = (wide - shift).clamp(0.0, 1.0)
+    # A weight of 1 - eps would count as an inner one.
     rounding = 8 * torch.finfo(y.dtype).eps * shift.abs().clamp(min=1.0)
-    w = torch.where(w <= rounding, 0.0, torch.where(w >= 1.0 - rounding, 1.0, w))
-    everyone = size if valid is None else valid.sum(-1, keepdim=True)
-    full = torch.ones_like(w) if valid is None else valid.to(w.dtype)
-    total = torch.as_tensor(total, device=y.device)
-    return torch.where(total <= 0, 0.0, torch.where(total >= everyone, full, w))
+    return w.masked_fill_(w <= rounding, 0.0).masked_fill_(w >= 1.0 - rounding, 1.0).to(y.dtype)
 
 
 def group_factor(r: Tensor, threshold, out: Tensor | None = None) -> Tensor:

@@ -1,0 +1,134 @@
+"""The weight rules on tensors: the same answers as those of ``trimreg.penalties``."""
+
+import numpy as np
+import pytest
+import torch
+
+from trimreg.nn.rules import group_factor, kept_largest, project, take_first, trimmed_weights
+from trimreg.penalties import TrimmedL1, largest, project_capped_simplex
+
+
+def magnitudes(seed, rows=6, size=9, dtype=torch.float64):
+    """Rows with ties, zeros and scales far apart."""
+    generator = torch.Generator().manual_seed(seed)
+    r = torch.rand(rows, size, generator=generator, dtype=dtype)
+    r[0] = 1.0
+    r[1] = 0.0
+    r[2] = r[2].mul(3).round()
+    r[3, ::2] = 0.0
+    r[4] *= 1e-30
+    r[5] *= 1e12
+    return r
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("h", [0, 1, 4, 8, 9])
+def test_kept_is_what_numpy_keeps(seed, h):
+    r = magnitudes(seed)
+    kept = kept_largest(r, h)
+    assert kept.dtype == torch.bool
+    assert (kept.sum(-1) == h).all()
+    for row, mask in zip(r.numpy(), kept.numpy(), strict=True):
+        assert np.flatnonzero(mask).tolist() == largest(row, h).tolist()
+
+
+def test_kept_takes_a_count_for_each_row():
+    r = magnitudes(0)
+    counts = torch.tensor([[0], [1], [2], [5], [8], [9]])
+    kept = kept_largest(r, counts)
+    for row, (mask, h) in enumerate(zip(kept, counts, strict=True)):
+        assert torch.equal(mask, kept_largest(r[row], int(h)))
+    batched = kept_largest(r.reshape(2, 3, 9), counts.reshape(2, 3, 1))
+    assert torch.equal(batched.reshape(6, 9), kept)
+
+
+def test_ties_go_to_the_lower_index_in_long_rows():
+    r = torch.ones(2, 5000)
+    kept = kept_largest(r, 1234)
+    assert kept[:, :1234].all()
+    assert not kept[:, 1234:].any()
+
+
+def test_take_first_marks_by_rank():
+    marks = torch.tensor([False, True, False, True])
+    assert take_first(torch.tensor([4.0, 1.0, 3.0, 2.0]), marks).tolist() == [False, True, True, False]
+
+
+@pytest.mark.parametrize("h", [0, 3, 9])
+def test_weights_are_those_of_the_penalty(h):
+    r = magnitudes(1)
+    penalty = TrimmedL1(h=h).bind(9)
+    for row, weights in zip(r.numpy(), trimmed_weights(r, h).numpy(), strict=True):
+        np.testing.assert_array_equal(weights, penalty.weights(row, alpha=1.0))
+
+
+def test_the_rules_keep_the_dtype():
+    r = magnitudes(2, dtype=torch.float32)
+    assert trimmed_weights(r, 3).dtype == torch.float32
+    assert project(r, 3).dtype == torch.float32
+    assert group_factor(r, 0.5).dtype == torch.float32
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_projection_is_numpys(seed, scale):
+    generator = torch.Generator().manual_seed(seed)
+    y = scale * torch.randn(8, 17, generator=generator, dtype=torch.float64)
+    y[0] = 0.25
+    y[1] = y[1].round()
+    y[2, :9] = y[2, 0]
+    for total in (0, 1, 5.5, 16, 17):
+        w = project(y, total)
+        expected = np.array([project_capped_simplex(row, total) for row in y.numpy()])
+        np.testing.assert_allclose(w.numpy(), expected, atol=1e-12)
+        np.testing.assert_array_equal(w.numpy() == 0, expected == 0)
+        np.testing.assert_array_equal(w.numpy() == 1, expected == 1)
+
+
+def test_projection_with_a_total_for_each_row_and_padding():
+    generator = torch.Generator().manual_seed(3)
+    y = torch.randn(5, 12, generator=generator, dtype=torch.float64)
+    sizes, totals = [12, 7, 7, 3, 1], [4, 0, 7, 2, 1]
+    valid = torch.arange(12) < torch.tensor(sizes)[:, None]
+    y[~valid] = 1e6  # must not matter
+    w = project(y, torch.tensor(totals, dtype=torch.float64)[:, None], valid)
+    assert (w[~valid] == 0).all()
+    for row, (size, total) in enumerate(zip(sizes, totals, strict=True)):
+        expected = project_capped_simplex(y[row, :size].numpy(), total)
+        np.testing.assert_allclose(w[row, :size].numpy(), expected, atol=1e-12)
+
+
+def test_projection_in_float32_sums_to_the_total():
+    generator = torch.Generator().manual_seed(4)
+    y = torch.rand(4, 4000, generator=generator)
+    totals = torch.tensor([[1.0], [100.0], [2000.0], [3999.0]])
+    w = project(y, totals)
+    np.testing.assert_allclose(w.double().sum(-1), totals[:, 0], rtol=2e-4)
+    for row, total in enumerate(totals):
+        expected = project_capped_simplex(y[row].double().numpy(), float(total))
+        np.testing.assert_allclose(w[row], expected, atol=2e-6)
+
+
+def test_projection_leaves_a_feasible_point():
+    w = torch.tensor([0.0, 1.0, 0.25, 0.75, 1.0], dtype=torch.float64)
+    torch.testing.assert_close(project(w, 3), w, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 1e20, float("inf")])
+def test_factor_is_group_soft_thresholding(threshold):
+    r = torch.tensor([0.0, 1e-40, 0.1, 0.3, 0.9, 1e25], dtype=torch.float64)
+    factor = group_factor(r, threshold)
+    assert torch.isfinite(factor).all()
+    expected = [max(float(x) - threshold, 0.0) / float(x) if x > 0 else 0.0 for x in r]
+    np.testing.assert_allclose(factor, expected, rtol=1e-14)
+
+
+def test_factor_times_group_is_the_prox_of_the_penalty():
+    generator = torch.Generator().manual_seed(5)
+    theta = torch.randn(6, 4, generator=generator, dtype=torch.float64)
+    penalty = TrimmedL1(h=2, groups=np.repeat(np.arange(6), 4)).bind(24)
+    expected = penalty.prox(theta.flatten().numpy(), alpha=0.7, step=0.9)
+    # The estimators' penalty weighs a group by the root of its size, 2 here; the network's does not.
+    r = theta.norm(dim=1)
+    shrunk = theta * torch.where(kept_largest(r, 2), 1.0, group_factor(r, 2 * 0.7 * 0.9))[:, None]
+    np.testing.assert_allclose(shrunk.flatten(), expected, atol=1e-14)
