@@ -354,6 +354,8 @@ def test_an_operation_that_is_not_known_is_named():
     small = exported(model, {"a": 2}, torch.randn(3, 4), groups="out", strict=False)
     assert physical(small) == {"a": 6}
     assert "flip" in small.report.layers[0].note
+    small = export(model, None, torch.randn(3, 4), repeats=0)  # finalized above: zeros that nobody asked for
+    assert small.model.a.out_features == 6
 
 
 def test_a_layer_inside_a_module_that_is_not_taken_apart_is_named():

@@ -132,6 +132,7 @@ def export(
     work = moved(inputs, "cpu", torch.float32 if types & _HALF else None)
     outputs_of(full, work)
     small, kept = _shrunk(full, asked, work, method)
+    strict = strict and penalty is not None  # else nobody asked for a size
     sizes = tuple(_size(name, wanted, kept.get(name), strict) for name, wanted in asked.items())
     difference = checked_difference(full, small, work)
     counts = (parameters(full), parameters(small)), (macs(full, work), macs(small, work))
@@ -140,11 +141,9 @@ def export(
     dtype = types.pop() if len(types) == 1 else None
     final = small.to(device=device, dtype=dtype).eval()
     example = moved(inputs, device)
-    times = (
-        tuple(latency([full.to(device=device, dtype=dtype), final], example, repeats))
-        if repeats > 0
-        else None
-    )
+    times = None
+    if repeats > 0:
+        times = tuple(latency([full.to(device=device, dtype=dtype), final], example, repeats))
     return Exported(final, Report(sizes, *counts, times, index_entries(final), difference), example)
 
 
