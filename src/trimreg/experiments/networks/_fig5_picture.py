@@ -70,6 +70,8 @@ def _map(ax, W):
             ax.plot(inputs + 1, units + 1, "s", color=color, markersize=size, markeredgewidth=0)
     ax.set_xlim(0, fig5.P + 1)
     ax.set_ylim(fig5.Z + 1, 0)
+    ax.set_xticks([1, *range(20, fig5.P + 1, 20)])
+    ax.set_yticks([1, *range(10, fig5.Z + 1, 10)])
     ax.tick_params(labelsize=7)
 
 

@@ -3,7 +3,7 @@ r"""Networks :math:`y = 1'\sigma(W x)` with sparse W, many fitted at once: the p
 The loss is that of Oymak (2018), half the mean of squares, :math:`\sigma` the rectifier:
 
 .. math:: L(W) = \frac{1}{2n} \sum_i \bigl(1'\sigma(W x_i) - y_i\bigr)^2, \qquad
-          \nabla L(W) = \frac1n \sum_i \bigl(1'\sigma(W x_i) - y_i\bigr)\, 1[W x_i > 0]\, x_i'.
+          \nabla L(W) = \frac1n \sum_i \bigl(1'\sigma(W x_i) - y_i\bigr)\, 1[W x_i \ge 0]\, x_i'.
 
 Every tensor has a first axis of independent replicates, E of them, and a step is taken in all of them by a
 few batched operations. On a GPU a hundred steps are one CUDA graph. Whatever the number of replicates,
@@ -116,10 +116,14 @@ def loss(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
 
 def gradient(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """The gradient of :func:`loss`, written out; where a hidden unit is at 0 it counts as off."""
+    """The gradient of :func:`loss`, written out; where a hidden unit is at 0 it counts as on.
+
+    Any slope from 0 to 1 is a subgradient there. With 0, as in PyTorch, a unit whose weights are all cut
+    would have no gradient and stay so for ever; with 1 it comes back if the others leave something to do.
+    """
     hidden = torch.bmm(X, W.mT)
     residual = hidden.relu().sum(-1) - y
-    return torch.bmm(((hidden > 0) * residual.unsqueeze(-1)).mT, X) / X.shape[1]
+    return torch.bmm(((hidden >= 0) * residual.unsqueeze(-1)).mT, X) / X.shape[1]
 
 
 # -- balls and thresholds -----------------------------------------------------------------------------------
@@ -281,7 +285,8 @@ def repeated(advance: Callable[[], None], times: int, state: Sequence[Tensor]) -
     >>> x
     tensor([1024., 1024.])
     """
-    if state[0].device.type != "cuda":
+    device = state[0].device
+    if device.type != "cuda":
 
         def block():
             for _ in range(times):
@@ -289,20 +294,26 @@ def repeated(advance: Callable[[], None], times: int, state: Sequence[Tensor]) -
 
         return block
     kept = [tensor.clone() for tensor in state]
-    # A few calls on a stream of their own before the capture, so that libraries set up what they need.
-    stream = torch.cuda.Stream(state[0].device)
-    stream.wait_stream(torch.cuda.current_stream(state[0].device))
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            advance()
-    torch.cuda.current_stream(state[0].device).wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(times):
-            advance()
+    with torch.cuda.device(device):
+        # A few calls on a stream of their own before the capture, so that libraries set up what they need.
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                advance()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(times):
+                advance()
     for tensor, value in zip(state, kept, strict=True):
         tensor.copy_(value)
-    return graph.replay
+
+    def replay():
+        with torch.cuda.device(device):
+            graph.replay()
+
+    return replay
 
 
 # -- what was found -----------------------------------------------------------------------------------------
