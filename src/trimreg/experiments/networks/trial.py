@@ -239,8 +239,8 @@ def rows_of(result: Result, exported: bool = True) -> list[dict]:
             "asked": asked,
             "reached": format_size(reached),
             "exact": reached == parse_size(trial.network, asked),
-            "error": float(curve[-1]),
-            "lowest": float(curve[as_small].min()),
+            "error": round(float(curve[-1]), 6),
+            "lowest": round(float(curve[as_small].min()), 6),
             "validation_error": None,
             "parameters": None,
             "macs": None,
@@ -253,7 +253,7 @@ def rows_of(result: Result, exported: bool = True) -> list[dict]:
             "curve": [round(float(value), 4) for value in curve],
         }
         if "validation" in trained.errors:
-            row["validation_error"] = float(100.0 * trained.errors["validation"][-1, index])
+            row["validation_error"] = round(float(100.0 * trained.errors["validation"][-1, index]), 6)
         if exported:
             row |= measure(result, index, reached)
         rows.append(row)

@@ -339,6 +339,7 @@ def _row_label(line):
 def figure_of_parts(frame):
     """Error against multiplications: a panel for each network, on MNIST and on Fashion-MNIST."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
     from ...plotting.style import MARKERS, PALETTE, tidy
 
@@ -362,6 +363,9 @@ def figure_of_parts(frame):
                 look = {"marker": MARKERS[rank], "color": PALETTE[rank], "markersize": 4, "linewidth": 1.2}
                 ax.errorbar(line["x"], line["y"], yerr=errors, capsize=2, label=name, **look)
             ax.set_xscale("log")
+            ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+            ax.xaxis.set_minor_locator(NullLocator())
             ax.set_xlabel("multiplications an image")
             ax.set_ylabel("test error in %, last epoch")
             ax.set_title(f"{network}, {data}", fontsize=9.5)
