@@ -86,6 +86,8 @@ class Recipe:
         Half of it times the expected squared norm of the open groups is added to the mean loss, of L0 gates.
     matmul_precision : {"highest", "high"}
         Whether CUDA multiplies in float32 or in TF32.
+    compile : bool
+        Whether the loss goes through ``torch.compile``, which fuses the passes over Bayesian weights.
     """
 
     name: str = "ours"
@@ -124,6 +126,7 @@ class Recipe:
     l0_lambda_separate: tuple[float, ...] = (0.1, 0.3, 0.4, 0.4)
     l0_weight_decay: float = 5e-4
     matmul_precision: str = "highest"
+    compile: bool = False
 
     def __post_init__(self):
         for field, choices in CHOICES.items():

@@ -168,6 +168,7 @@ class Trainer:
             for parameter in self.parameters:
                 parameter.grad = torch.zeros_like(parameter)
             pruner.bind_gradients()
+        self._objective = torch.compile(self.objective) if recipe.compile else self.objective
         self._graph = None
 
     # -- a step -------------------------------------------------------------------------------------------
@@ -187,15 +188,18 @@ class Trainer:
         else:
             self.optimizer.zero_grad(set_to_none=True)
         with self.pruner.masked():
-            loss = sum_of_losses(self.model(images), labels, self.recipe, soft)
-            if self.recipe.form == "bayes" and self.recipe.kl != "none":
-                divergence = kl_loss(self.model, self.count, self.recipe.kl).sum()
-                loss = loss + self._kl_weight * divergence
-            loss.backward()
+            self._objective(images, labels, soft).backward()
         extra = self.pruner.loss()
         if extra is not None:
             extra.backward()
         self.clock.add_(1)
+
+    def objective(self, images: Tensor, labels: Tensor, soft: Tensor | None) -> Tensor:
+        """The losses of all replicas on a batch, summed, with the divergence of Bayesian layers."""
+        loss = sum_of_losses(self.model(images), labels, self.recipe, soft)
+        if self.recipe.form == "bayes" and self.recipe.kl != "none":
+            loss = loss + self._kl_weight * kl_loss(self.model, self.count, self.recipe.kl).sum()
+        return loss
 
     def update(self) -> None:
         """The optimizer's step, with what hangs on it, and the average."""
