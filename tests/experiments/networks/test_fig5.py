@@ -93,6 +93,12 @@ def test_a_cell_gives_the_same_rows_again():
     assert fig5.run(cell) == fig5.run(cell)
 
 
+def test_steps_that_diverge_are_an_error(monkeypatch):
+    monkeypatch.setattr(compact, "ETA", 50.0)
+    with pytest.raises(FloatingPointError, match=r"fig5/n=30,start=random,method=l0.* diverged"):
+        fig5.run(Cell.of("fig5", n=30, start="random", method="l0", replicates=1, steps=100))
+
+
 def test_compare():
     W = TRUTH[np.random.default_rng(0).permutation(20)]
     row = fig5.compare(W, TRUTH, with_weights=True)

@@ -338,8 +338,8 @@ def match_rows(W: np.ndarray, truth: np.ndarray) -> np.ndarray:
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         return rows / np.where(norms > 0, norms, 1.0)
 
-    true_rows, rows = linear_sum_assignment(unit(truth) @ unit(W).T, maximize=True)
-    return W[rows[np.argsort(true_rows)]]
+    _, rows = linear_sum_assignment(unit(truth) @ unit(W).T, maximize=True)
+    return W[rows]
 
 
 def f1(found: np.ndarray, truth: np.ndarray) -> float:

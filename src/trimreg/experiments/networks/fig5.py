@@ -54,6 +54,8 @@ def run(cell: Cell) -> list[dict]:
     problem = compact.teachers(seeds, cell["n"], cell["start"], p=P, z=Z, k=K, device=device())
     found = compact.minimize(problem, cell["method"], cell["steps"], H)
     losses = compact.loss(found.W, problem.X, problem.y).tolist()
+    if not np.isfinite(losses).all():
+        raise FloatingPointError(f"the steps of {cell.name} diverged")
     return [
         {"replicate": replicate, "loss": losses[replicate], "steps_taken": found.steps}
         | compare(W, truth, with_weights=replicate == 0)
