@@ -76,13 +76,11 @@ def test_fractions_that_are_none_are_refused(during):
 
 
 def test_fractions_become_steps():
-    model, optimizer = linear_and_optimizer()
-    pruning = Pruning({"0": 3}, during=(0.0, 0.25))
-    pruning.begin(model, [optimizer], steps=40)
-    assert (pruning.penalty.h_schedule, pruning.penalty.freeze_at) == (Ramp(0, 10), 10)
-    pruning = Pruning({"0": 3}, during=(0.0, 0.25))
-    pruning.begin(model, [optimizer], steps=1)
-    assert (pruning.penalty.h_schedule, pruning.penalty.freeze_at) == (Ramp(0, 1), 1)
+    for steps, end in ((40, 10), (1, 1)):
+        model, optimizer = linear_and_optimizer()
+        pruning = Pruning({"0": 3}, during=(0.0, 0.25))
+        pruning.begin(model, [optimizer], steps)
+        assert (pruning.penalty.h_schedule, pruning.penalty.freeze_at) == (Ramp(0, end), end)
     with pytest.raises(ValueError, match="no end"):
         Pruning({"0": 3}, during=(0.0, 0.25)).begin(model, [optimizer], steps=math.inf)
 
