@@ -87,6 +87,7 @@ def test_norms_can_be_differentiated(layer):
 def test_the_norm_of_zeros_has_a_finite_gradient():
     layer = layer_groups("fc", nn.Linear(3, 2))
     layer.scale_(torch.tensor([0.0, 1.0, 0.0]))
+    assert (layer.norms() == 0).tolist() == [True, False, True]
     layer.norms().sum().backward()
     assert torch.isfinite(layer.module.weight.grad).all()
     assert (layer.module.weight.grad[:, [0, 2]] == 0).all()
@@ -99,6 +100,11 @@ def test_a_head_without_weights_passes_nothing_on():
     layer = layer_groups("attention", attention)
     x = torch.randn(2, 5, 8)
     layer.scale_(torch.tensor([1.0, 0.0, 1.0, 1.0]))
+    assert [
+        (row // 8, row % 8) for row in (attention.in_proj_weight == 0).all(1).nonzero().flatten().tolist()
+    ] == [(part, row) for part in range(3) for row in (2, 3)]
+    assert (attention.out_proj.weight == 0).all(0).nonzero().flatten().tolist() == [2, 3]
+    assert (attention.in_proj_bias == 0).nonzero().flatten().tolist() == [2, 3, 10, 11, 18, 19]
     value = attention(x, x, x)[0]
     attention.out_proj.weight.data[:, 2:4] = 100.0  # the columns of head 1 now read zeros
     torch.testing.assert_close(attention(x, x, x)[0], value)

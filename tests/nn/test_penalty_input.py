@@ -264,3 +264,13 @@ def test_without_torch_the_message_names_the_extra():
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "trimreg.nn needs PyTorch: pip install 'trimreg[torch]'"
+
+
+def test_every_public_name_is_there():
+    import trimreg.nn
+
+    for name in trimreg.nn.__all__:
+        assert getattr(trimreg.nn, name).__name__ == name
+    assert set(trimreg.nn.__all__) <= set(dir(trimreg.nn))
+    with pytest.raises(AttributeError, match=r"'trimreg\.nn' has no attribute 'prune'"):
+        trimreg.nn.prune  # noqa: B018

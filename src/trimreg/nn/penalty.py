@@ -257,12 +257,12 @@ class TrimmedGroupL1(nn.Module):
     # -- the parts of a step, on a pack ---------------------------------------------------------------------
 
     def _start(self, pack):
-        """The first weights: w^1 = proj_S[w^0 - tau r(theta^0)], w^0 uniform, as Algorithm 1 begins."""
+        """The first weights: w^1 = proj_S[w^0 - tau r(theta^0)], as Algorithm 1 begins."""
         pack.kept.copy_(rules.kept_largest(pack.measure(), pack.target))
         if self.mode != "exact":
-            free = self._free(pack)
-            uniform = torch.where(pack.valid, (pack.count - free) / pack.count, 0.0)
-            pack.weights.copy_(self._projected(pack, uniform, pack.measure(sampled=True), free))
+            # The projection does not feel a uniform w^0, so 0 will do.
+            r = pack.measure(sampled=True)
+            pack.weights.copy_(self._projected(pack, torch.zeros_like(r), r, self._free(pack)))
 
     def _free(self, pack) -> Tensor:
         """h of each row at this step; the target from ``freeze_at`` on."""
