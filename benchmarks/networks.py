@@ -21,7 +21,7 @@ from .common import Section
 BARS = {"cpu": 1.3, "cuda": 1.15}
 BATCH = {("LeNet-300-100", "cpu"): 100, ("LeNet-300-100", "cuda"): 100, ("ResNet-18", "cpu"): 16, ("ResNet-18", "cuda"): 128}  # fmt: skip
 # Steps of a repeat, and repeats.
-COUNTS = {("LeNet-300-100", "cpu"): (20, 41), ("LeNet-300-100", "cuda"): (100, 41), ("ResNet-18", "cpu"): (1, 15), ("ResNet-18", "cuda"): (10, 41)}  # fmt: skip
+COUNTS = {("LeNet-300-100", "cpu"): (20, 41), ("LeNet-300-100", "cuda"): (100, 21), ("ResNet-18", "cpu"): (1, 15), ("ResNet-18", "cuda"): (5, 15)}  # fmt: skip
 PENALTIES = {
     "hard": {"alpha": math.inf},
     "soft": {"alpha": 1e-2},

@@ -28,7 +28,7 @@ def test_a_module_is_imported_when_it_is_asked_for(monkeypatch):
     assert registry.get_experiment("odd") is SIZES
 
 
-@pytest.mark.parametrize("name", ["fig5", "", "FIG1", "all"])
+@pytest.mark.parametrize("name", ["fig9", "", "FIG1", "all"])
 def test_an_unknown_name_lists_the_known(name):
     with pytest.raises(BadInput) as caught:
         registry.get_experiment(name)
@@ -48,3 +48,10 @@ def test_names_are_expanded():
         registry.expand_names(["fig1", "fig9"])
     with pytest.raises(BadInput, match="name an experiment"):
         registry.expand_names([])
+
+
+def test_networks_need_torch_and_nothing_else_does(monkeypatch):
+    monkeypatch.setattr(registry, "_torch_is_there", lambda: False)
+    assert registry.expand_names(["all"]) == ["fig1", "fig2", "fig3", "fig4", "figS", "theory", "beyond"]
+    with pytest.raises(BadInput, match=r"tab1 needs PyTorch: pip install 'trimreg\[networks\]'"):
+        registry.get_experiment("tab1")

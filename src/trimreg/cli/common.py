@@ -122,8 +122,10 @@ def print_table(title: str, columns: list[tuple[str, str]], rows: list[list[str]
     from rich.text import Text
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, justify in columns:
-        table.add_column(name, justify=justify, no_wrap=True)
+    for place, (name, justify) in enumerate(columns, start=1):
+        # Where the terminal is narrow, text at the end of a row goes on below; other cells stay whole.
+        wrapped = place == len(columns) and justify == "left"
+        table.add_column(name, justify=justify, no_wrap=not wrapped)
     for row in rows:
         # Text, for brackets in names are no markup
         table.add_row(*(Text(displayable(entry, sys.stdout)) for entry in row))

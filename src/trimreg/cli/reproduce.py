@@ -18,7 +18,10 @@ OutFolder = Annotated[Path, typer.Option(help="Folder of the results.", metavar=
 def reproduce(
     names: Annotated[
         list[str],
-        typer.Argument(help="fig1, fig2, fig3, fig4, figS, theory, beyond, or all.", metavar="NAME..."),
+        typer.Argument(
+            help="fig1 to fig4, figS, theory, beyond; of networks fig5, tab1, tab2, tab3, nets; or all.",
+            metavar="NAME...",
+        ),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="Few replicates: a test of the pipeline.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The size of the paper.")] = False,
@@ -30,7 +33,13 @@ def reproduce(
             help="Address of a Dask scheduler; else Dask's workers are on this machine.", metavar="ADDRESS"
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes on this machine; -1 is one a core.")] = -1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Processes on this machine; -1 is one a core. By default -1, or 1 on a GPU."),
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="Where networks train: auto (a GPU if there is one), cpu, cuda, cuda:1, ...")
+    ] = "auto",
 ) -> None:
     """Run experiments of the paper, say which of its claims hold, and draw its figures.
 
@@ -42,6 +51,7 @@ def reproduce(
       trimreg reproduce all --quick
       trimreg reproduce fig2 fig3 --full
       trimreg reproduce fig2 --full --backend dask --scheduler tcp://10.0.0.1:8786
+      trimreg reproduce fig5 tab1 tab2 tab3 --full --device cuda
       trimreg report
 
     Exit status: 0 if all went well, 1 if cells failed, 2 for bad input, 130 if interrupted.
@@ -57,9 +67,11 @@ def reproduce(
         if jobs == 0:
             raise BadInput("--jobs must be a number of processes, or -1 for one a core; got 0")
         _check_packages()
-        from ..experiments.registry import expand_names, get_experiment
+        from ..experiments.registry import expand_names, get_experiment, needs_torch
 
-        experiments = [get_experiment(name) for name in expand_names(names)]
+        names = expand_names(names)
+        experiments = [get_experiment(name) for name in names]
+        jobs = _place(device, jobs, any(map(needs_torch, names)))
         failed = _run(experiments, "quick" if quick else "full", out, backend, scheduler, jobs)
     if failed:
         say(
@@ -67,6 +79,21 @@ def reproduce(
             err=True,
         )
         raise typer.Exit(1)
+
+
+def _place(device, jobs, networks):
+    """Tell the experiments of networks where to train; the number of processes."""
+    import os
+
+    if not networks:
+        return -1 if jobs is None else jobs
+    from ..experiments.networks.device import VARIABLE
+    from ..experiments.networks.device import device as find_device
+
+    if device != "auto":
+        os.environ[VARIABLE] = device  # the processes of a run inherit it
+    on_gpu = find_device().type != "cpu"
+    return (1 if on_gpu else -1) if jobs is None else jobs
 
 
 def _check_packages():

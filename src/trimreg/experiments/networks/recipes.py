@@ -296,12 +296,14 @@ PAPER = Recipe(
     shrink_until=0.0,
     freeze_at=None,
 )
-OURS = Recipe()
+#: Chosen on the validation split. Ranking groups by weight times gradient was worth 0.1 to 0.15 % of error
+#: against their norms, twice the epochs about 0.08 %.
+OURS = Recipe(criterion="taylor", matmul_precision="high")
 
 #: Changes to the two recipes, by experiment.
 CHANGES: dict[str, dict[str, dict]] = {
-    "tab1": {"ours": {"form": "plain"}, "paper": {"form": "plain"}},
-    "tab2": {"ours": {}, "paper": {}},
+    "tab1": {"ours": {"form": "plain", "input_dropout": 0.2}, "paper": {"form": "plain"}},
+    "tab2": {"ours": {"epochs": 160}, "paper": {}},
     "tab3": {"ours": {"l0_lambda_separate": (10.0, 0.5, 0.1, 10.0)}, "paper": {}},
 }
 #: What --quick changes: a few passes over few images, so that every line of the code is run.
