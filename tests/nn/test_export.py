@@ -343,6 +343,20 @@ def test_attention_with_other_widths_and_masks():
     assert small.report.layers[0].physical == 2
 
 
+@pytest.mark.parametrize("part", ["value", "out"])
+def test_a_head_that_gives_nothing_or_is_not_read_goes(part):
+    model = Reader()
+    with torch.no_grad():
+        if part == "value":
+            model.attention.in_proj_weight[24:27] = 0  # the first head's values
+        else:
+            model.attention.out_proj.weight[:, 3:6] = 0
+    tokens = torch.arange(22).reshape(2, 11) % 11
+    small = export(model, None, tokens, repeats=0)
+    assert torch.allclose(small.model(tokens), model.eval()(tokens), atol=1e-6)
+    assert small.model.attention.heads == 3
+
+
 def test_attention_whose_weights_are_used_stays():
     class Weights(nn.Module):
         def __init__(self):

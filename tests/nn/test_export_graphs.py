@@ -212,6 +212,18 @@ def test_torch_pruning_is_not_trusted_where_it_is_wrong():
     assert "coupled" in small.report.layers[0].note
 
 
+def test_torch_pruning_takes_out_what_is_zero_with_its_bias():
+    pytest.importorskip("torch_pruning")
+    model = Branching()
+    with torch.no_grad():
+        model.conv.weight[[1, 3]] = 0
+        model.conv.bias[1], model.conv.bias[3] = 0, 0.5  # channel 3 is a constant, not nothing
+    x = torch.randn(2, 1, 6, 6)
+    small = export(model, None, x, repeats=0)
+    assert small.model.conv.out_channels == 5
+    assert torch.allclose(small.model(x), model(x), atol=1e-6)
+
+
 # -- other shapes of network ------------------------------------------------------------------------------
 
 

@@ -155,9 +155,6 @@ def _rebuilt(config, tensors: dict[str, Tensor]) -> fx.GraphModule:
     graph.lint()
     model = fx.GraphModule(root, graph)
     model.load_state_dict(tensors, strict=True, assign=True)
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        if tensor.is_meta:
-            raise ValueError(f"the file has no values for {name!r}")
     return model.eval()
 
 
