@@ -67,6 +67,9 @@ def test_rows(frame):
     assert set(frame["replicate"]) == {0, 1}
     assert (frame["steps_taken"] == 40).all()
     assert (frame[frame["method"] == "l0"]["nonzeros"] == 80).all()
+    assert (
+        frame.groupby(["start", "method"])["error"].nunique() == 2
+    ).all()  # replicates have their own data
     assert frame[["f1_exact", "f1_top", "f1_above"]].min().min() > 0
     assert frame[["f1_exact", "f1_top", "f1_above"]].max().max() < 1
     good, other = (frame[frame["start"] == start] for start in ("good", "random"))

@@ -200,7 +200,8 @@ def homotopy_step(W, fraction, X, y, h, *, alpha=HOMOTOPY_ALPHA, eta=ETA):
     .. math:: V = W - \eta \nabla L(W), \qquad W^+_j = V_j \text{ for the } \mathrm{round}(f h)
               \text{ largest, } \mathrm{sign}(V_j)(|V_j| - \eta\alpha)_+ \text{ for the others}
 
-    at the fraction f of the way. At f = 0 it is the lasso, at f = 1 the trimmed penalty.
+    at the fraction f of the way. At f = 0 it is the lasso, at f = 1 the trimmed penalty. With h free entries
+    from the first step, those that a random start happens to make large are free at once, and stay.
     """
     moved = W - eta * gradient(W, X, y)
     w = trimmed_weights(moved.abs().flatten(1), (h * fraction).round())

@@ -4,15 +4,17 @@ p = 80 inputs, z = 20 hidden units, 4 inputs each, no noise; :mod:`.compact` has
 "l0" and "l1" are projected gradient on the ball of the true size, :math:`\|W^*\|_0` or :math:`\|W^*\|_1`, as
 Oymak (2018). "trimmed" is the paper's Algorithm 1 with h = 4z, lambda = 0.01 and tau = 0.1. All take 30,000
 steps of eta = 0.1 (that number, and starts of variance 1/z, are from the authors' code). "homotopy" is ours:
-a proximal gradient method that begins with the lasso and lets h rise; its settings were chosen on
-seeds that are not among these.
+proximal gradient steps for the trimmed penalty with alpha = 0.05, h = 0 at first, which is the lasso, and
+rising to 4z between 20 and 90 % of the steps; these settings were chosen with the truth in hand, on seeds
+that are not among those here. A hidden unit at 0 counts as on, for every method (see :func:`.compact.gradient`).
 
 Rows of W are matched with those of the truth by their cosines. Supports are then compared by F1 under three
 rules, the same for every method:
 
 - exact: what is not exactly 0 is found. The paper draws this;
 - top: the 4z largest are found. For a method that knows the size;
-- above: what is larger than 0.05 is found. The authors' code uses it elsewhere.
+- above: what is larger than 0.05 is found. The authors' code uses it elsewhere. About 4 % of the true
+  entries are smaller, so 0.98 is as high as it gets.
 
 They differ for "l1": its solution lies on the surface of the ball, and entries of 1e-7 stay, by rounding.
 """
