@@ -125,15 +125,7 @@ def rebuild(config, tensors: dict[str, Tensor]) -> fx.GraphModule:
     """The network of a description and its tensors; a ValueError where the description is not one of ours."""
     try:
         return _rebuilt(config, tensors)
-    except (
-        TypeError,
-        KeyError,
-        IndexError,
-        AttributeError,
-        RuntimeError,
-        OverflowError,
-        RecursionError,
-    ) as failure:
+    except (LookupError, TypeError, AttributeError, RuntimeError, OverflowError, SyntaxError) as failure:
         raise ValueError(f"the file does not describe a network: {failure}") from failure
 
 
@@ -162,7 +154,7 @@ def _made_step(graph: fx.Graph, nodes: list, number: int, step: dict, config: di
     op, target = step["op"], step["target"]
     args = tuple(_decoded(a, nodes) for a in step["args"])
     kwargs = {_checked(key, _IDENTIFIER): _decoded(a, nodes) for key, a in step["kwargs"].items()}
-    if op == "placeholder" and not args and not kwargs:
+    if op == "placeholder" and target != "self" and not args and not kwargs:
         return graph.placeholder(_checked(target, _IDENTIFIER))
     if op == "output" and len(args) == 1 and not kwargs:
         return graph.output(args[0])
