@@ -10,12 +10,12 @@ from torch.nn import functional
 from trimreg.experiments.networks.data import load_splits
 from trimreg.experiments.networks.models import build, fold_constant_channels, plain_network
 from trimreg.experiments.networks.pat import Pat
-from trimreg.experiments.networks.recipes import OURS
+from trimreg.experiments.networks.recipes import Recipe
 from trimreg.experiments.networks.training import Trainer
 from trimreg.experiments.networks.trial import seeded
 
 MLP = "LeNet-300-100"
-RECIPE = OURS.change(form="plain", epochs=2, batch=40, decay_from=1.0)
+RECIPE = Recipe(form="plain", epochs=2, batch=40, decay_from=1.0)
 STEPS = 2 * 9
 
 

@@ -112,6 +112,12 @@ def test_every_method_gives_rows(small, method):
     assert rows[0]["curve"] != rows[1]["curve"]
 
 
+def test_the_paper_s_error_of_the_group_l1_norm_stands_beside_it(small, monkeypatch):
+    monkeypatch.setattr(tables, "run_cell", lambda **given: [{"error": 1.0}])
+    cell = Cell.of("tab1", method="group l1", asked="392-150-50", recipe="ours", effort="full")
+    assert tables.run_table(cell) == [{"error": 1.0, "paper": 1.7}]
+
+
 def test_the_authors_recipe_and_the_convolutional_network(small):
     cell = Cell.of("tab3", method="trimmed", asked="8-17-53-19", recipe="paper", effort="quick")
     (row,) = tables.run_table(cell)
@@ -170,6 +176,17 @@ def test_summary():
     assert (first["method"], first["error"], first["error sd"], first["seeds"]) == ("trimmed", 2.0, 1.0, 3)
     assert (first["lowest"], first["paper"], first["exact"]) == (pytest.approx(1.9), 1.7, True)
     assert (second["error sd"], second["paper"], second["exact"]) == (None, None, False)
+
+
+def test_means_are_told_apart_beyond_their_noise():
+    one = {"error": 1.5, "error sd": 0.2, "seeds": 4}
+    margin = 1.96 * (2 * 0.2**2 / 4) ** 0.5
+    for gap, answer in ((-1.1, "more"), (-0.9, "alike"), (0.9, "alike"), (1.1, "less")):
+        assert verdicts.compare(one, one | {"error": 1.5 + gap * margin}) == answer
+    assert verdicts.difference(one, one | {"error": 1.0, "error sd": None}) == (
+        0.5,
+        pytest.approx(1.96 * 0.1),
+    )
 
 
 def test_verdict_of_sizes():
@@ -294,10 +311,10 @@ def test_tuning_from_the_command_line(small, tmp_path, capsys):
     file = tmp_path / "recipes.json"
     file.write_text(json.dumps([{"epochs": 1, "batch": 60, "form": "plain", "name": "from a file"}]))
     arguments = ["--size", "90-40-20", "--seeds", "2", "--images", "240", "--recipes", str(file)]
-    tune.main([*arguments, "--set", "epochs=1,batch=60,form=plain,alpha=20", "--base", "tab2"])
+    tune.main([*arguments, "--set", "epochs=1,batch=60,form=plain,tau=20", "--base", "tab2"])
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 2
-    assert printed[0].startswith("epochs=1 batch=60 form=plain alpha=20")
+    assert printed[0].startswith("epochs=1 batch=60 form=plain tau=20")
     assert printed[1].startswith("from a file")
     with pytest.raises(ValueError, match="no field 'epoch'"):
         tune.main(["--size", "90-40-20", "--set", "epoch=1"])

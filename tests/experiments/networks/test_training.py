@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from trimreg.experiments.networks import trial as trials
 from trimreg.experiments.networks.architectures import layers_of
 from trimreg.experiments.networks.data import load_splits
 from trimreg.experiments.networks.methods import L0, GroupL1, Pruner, Trimmed
 from trimreg.experiments.networks.models import build, plain_network
-from trimreg.experiments.networks.recipes import OURS, PAPER, Recipe, for_method
+from trimreg.experiments.networks.recipes import PAPER, Recipe, for_method
 from trimreg.experiments.networks.training import (
     Split,
     Trainer,
@@ -29,7 +30,7 @@ from trimreg.experiments.networks.trial import Trial, rows_of, seeded, teach, tr
 
 MLP = "LeNet-300-100"
 NAMES = list(layers_of(MLP))
-SHORT = OURS.change(form="plain", epochs=3, batch=40)
+SHORT = Recipe(form="plain", epochs=3, batch=40)
 STEPS = 3 * (360 // 40)
 
 
@@ -225,6 +226,55 @@ def test_a_graph_that_is_played_again_gives_the_same_steps(split):
     plain = played(None)
     assert torch.equal(plain, played(True))
     assert torch.equal(plain, played(False))
+
+
+class Waiting(TorchDispatchMode):
+    """Notes operations that would wait for the device, or bring values from the host."""
+
+    WAIT = (
+        "_local_scalar_dense",
+        "nonzero",
+        "masked_select",
+        "lift_fresh",
+        "equal",
+        "is_nonzero",
+        "_unique2",
+    )
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function._schema.name.split("::")[1]
+        self.found += [name] if name in self.WAIT else []
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("dense", {"averaging": 0.9, "input_dropout": 0.1}),
+        ("trimmed", {}),
+        ("trimmed", {"alpha": 20.0, "form": "plain", "order": "first"}),
+        ("trimmed", {"criterion": "activity"}),
+        ("trimmed", {"criterion": "taylor"}),
+        ("trimmed", {"mode": "subgradient", "alpha": 1e-4, "masked_forward": True, "freeze_at": None}),
+        ("magnitude", {}),
+        ("group l1", {}),
+        ("l0", {}),
+    ],
+)
+def test_a_step_never_waits_for_the_device(split, method, changes):
+    recipe = for_method(Recipe(batch=20, distill=0.3, label_smoothing=0.1).change(**changes), method, MLP)
+    trial = short_trial(method=method, recipe=recipe)
+    model = build(MLP, trial.seeds, recipe)
+    pruner = trials.make_pruner(trial, recipe, model, 100, 360, (0.1, 0.2) if method == "group l1" else None)
+    trainer = Trainer(model, split, recipe, pruner, torch.full((1, 360, 10), 0.1))
+    trainer.step()
+    with Waiting() as waiting:
+        trainer.step()
+    assert waiting.found == []
 
 
 def test_the_rate_is_one_tensor_for_all_parameters(split):
@@ -428,7 +478,7 @@ def test_gates_close_when_they_are_dear(split):
 
 
 def test_the_price_of_gates(split):
-    recipe = for_method(OURS.change(l0_lambda=(1.0, 2.0, 3.0), l0_weight_decay=0.1), "l0", MLP)
+    recipe = for_method(Recipe(l0_lambda=(1.0, 2.0, 3.0), l0_weight_decay=0.1), "l0", MLP)
     model = build(MLP, [0, 1], recipe)
     by_hand = 0.0
     for name, price in zip(NAMES, (1.0, 2.0, 3.0), strict=True):
