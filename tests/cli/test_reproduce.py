@@ -163,3 +163,14 @@ def test_a_report_of_nothing(refused, tmp_path):
     line = refused("report", "--out", tmp_path)
     assert "run trimreg reproduce all --quick" in line
     assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_a_report_of_exported_tables(call, tmp_path, monkeypatch):
+    monkeypatch.setattr("trimreg.experiments.exported.EXPERIMENTS", {"toy": "toy:TOY"})
+    monkeypatch.setattr("trimreg.experiments.exported.get_experiment", lambda name: TOY)
+    out = tmp_path / "out"
+    assert call("reproduce", "toy", "--quick", "--out", out, "--jobs", 1).exit_code == 0
+    (out / "results.sqlite").unlink()
+    answer = call("report", "--out", out)
+    assert answer.exit_code == 0, answer.output
+    assert "the largest half is 1" in (out / "report.html").read_text()

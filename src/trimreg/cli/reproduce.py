@@ -211,7 +211,8 @@ def report(
 ) -> None:
     """Write the page of all experiments that were run: figures, claims, what was measured, verdicts.
 
-    One file that needs no network. It reads DIR/results.sqlite, which trimreg reproduce writes.
+    One file that needs no network. It reads DIR/results.sqlite, which trimreg reproduce writes, or where that
+    is not there the tables DIR/NAME.parquet.
 
     \b
     Examples:
@@ -228,14 +229,18 @@ def report(
 
         check_report()
         _check_packages()
+        from ..experiments.exported import Exported
         from ..experiments.report import write_report
         from ..experiments.store import Store
 
-        path = out / STORE
-        if not path.exists():
+        path, tables = out / STORE, Exported(out)
+        if not path.exists() and not tables.experiments():
             raise BadInput(f"there is no {path}; run trimreg reproduce all --quick --out {out} first")
         page = out / "report.html" if page is None else page
         check_outputs(page=page)
-        with Store(path, read_only=True) as store:
-            write_report(store, page)
+        if path.exists():
+            with Store(path, read_only=True) as store:
+                write_report(store, page)
+        else:
+            write_report(tables, page)
         say(f"wrote {page}")

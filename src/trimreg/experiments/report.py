@@ -35,7 +35,7 @@ def write_report(store, out, experiments=None, *, size: str | None = None, title
 
     Parameters
     ----------
-    store : Store
+    store : Store or Exported
     out : path-like
         The page; written in one step.
     experiments : sequence of str or Experiment, optional
@@ -133,9 +133,9 @@ def _attempt(found, what, make, frame):
 
 
 def _experiments(chosen):
-    from .registry import EXPERIMENTS, get_experiment
+    from .registry import expand_names, get_experiment
 
-    chosen = list(EXPERIMENTS) if chosen is None else chosen
+    chosen = expand_names(["all"]) if chosen is None else chosen
     return [get_experiment(one) if isinstance(one, str) else one for one in chosen]
 
 
