@@ -34,7 +34,8 @@ MAY_IMPORT = {
 MAY_IMPORT["experiments"] = [*MAY_IMPORT, PACKAGE]
 MAY_IMPORT["cli"] = [*MAY_IMPORT, PACKAGE]
 MAY_IMPORT["__main__"] = ["cli"]
-MAY_IMPORT[""] = [room for room in MAY_IMPORT if room not in ("cli", "experiments", "__main__")]  # the public names
+# the public names
+MAY_IMPORT[""] = [room for room in MAY_IMPORT if room not in ("cli", "experiments", "__main__")]
 
 #: Public names of the top level, and the room that each comes from: ``from trimreg import MCP`` in a room is
 #: an import of ``penalties``.

@@ -43,6 +43,7 @@ _ROOMS = (
     "diagnostics",
     "estimators",
     "losses",
+    "nn",
     "penalties",
     "plotting",
     "selection",

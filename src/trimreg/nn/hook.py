@@ -226,7 +226,7 @@ class CapturedStep:
     """A step that runs as one CUDA graph once it has run as usual, and again so after tensors have moved."""
 
     def __init__(self):
-        self.graph, self.at = None, None
+        self.graph, self.at, self.refused = None, None, False
 
     def usable(self, penalty) -> bool:
         """Whether this step can be captured here and now."""
@@ -240,9 +240,21 @@ class CapturedStep:
             self.graph, self.at = None, at
             take()
             return
+        if self.graph is None and not self.refused:
+            self.capture(take)
         if self.graph is None:
-            self.graph = torch.cuda.CUDAGraph()
+            take()
+        else:
+            self.graph.replay()
+
+    def capture(self, take) -> None:
+        """Record the step; nothing of it is run. A schedule that waits for the device cannot be recorded."""
+        graph = torch.cuda.CUDAGraph()
+        try:
             # Other threads, such as those that pin batches, may go on meanwhile.
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 take()
-        self.graph.replay()
+        except RuntimeError:
+            self.refused = True
+        else:
+            self.graph = graph

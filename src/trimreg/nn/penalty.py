@@ -75,7 +75,7 @@ class TrimmedGroupL1(nn.Module):
     cuda_graph : bool
         Queue the step on a CUDA device as one captured graph instead of kernel by kernel, which matters for
         small networks. Changes nothing else; where it cannot be (no CUDA device, a draw of Bayesian weights,
-        an enclosing capture) the step is taken as usual.
+        an enclosing capture, a schedule that asks for a number) the step is taken as usual.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class TrimmedGroupL1(nn.Module):
         h_schedule=None,
         freeze_at: int | None = None,
         mask_ones: bool = False,
-        cuda_graph: bool = False,
+        cuda_graph: bool = True,
     ):
         super().__init__()
         found = resolve_layers(model, keep, groups)

@@ -203,6 +203,14 @@ def test_verdict_of_sizes():
     assert "are not all as asked" in verdict.measured
     assert "too much" in verdict.measured
     assert verdicts.judge_sizes(pd.DataFrame(line("l0"))).kind == "not"
+    kept_alone = verdicts.judge_sizes(pd.DataFrame(table_2(ours=(1.8, 1.7, 1.5))))
+    assert kept_alone.kind == "not"  # sizes and exports hold, errors do not
+    larger = [row | {"exact": row["method"] != "trimmed"} for row in table_2()]
+    assert verdicts.judge_sizes(pd.DataFrame(larger)).kind == "partly"
+    changed = [row | {"export_difference": 1e-3} for row in table_2()]
+    assert verdicts.judge_sizes(pd.DataFrame(changed)).kind == "partly"
+    once = verdicts.judge_sizes(pd.DataFrame([row for row in table_2() if row["seed"] == 0]))
+    assert "-0.20 against torchao PAT at 245-75-25" in once.measured  # one seed has no deviation
 
 
 def test_verdict_of_table_1():
@@ -245,6 +253,10 @@ def test_verdict_beyond():
     ]
     assert verdicts.judge_parts(pd.DataFrame(worse)).kind == "partly"
     assert verdicts.judge_parts(pd.DataFrame(parts()[-2:])).kind == "not"
+    far = [row | {"error": row["error"] + 3} for row in parts()]
+    assert verdicts.judge_parts(pd.DataFrame(far)).kind == "partly"  # as good as peers, above the holder
+    alone = [row for row in far if row["method"] == "trimmed"]
+    assert verdicts.judge_parts(pd.DataFrame(alone)).kind == "not"
 
 
 def test_charts_and_figures():
