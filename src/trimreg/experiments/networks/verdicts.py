@@ -135,7 +135,7 @@ def judge_sizes(frame) -> Verdict:
 
 
 def judge_parts(frame) -> Verdict:
-    """Met if the trimmed penalty is nowhere clearly worse than a peer at the same size, nor than its holder."""
+    """Met if the trimmed penalty is nowhere clearly worse than a peer, nor than the holder of a size."""
     table = summary(frame)
     met, text = [], []
     for part in dict.fromkeys(line["part"] for line in table):
