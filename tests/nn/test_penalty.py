@@ -614,3 +614,24 @@ def test_layers_of_like_sizes_share_a_table():
     )
     layers = TrimmedGroupL1(model, {"*": 2}).layers
     assert divide(layers) == [["0", "1"], ["3", "2"]]
+
+
+def test_layers_are_told_in_the_order_of_the_model():
+    model = nn.Sequential(nn.Linear(50, 20), nn.Linear(20, 5), nn.Linear(5, 30))
+    penalty = TrimmedGroupL1(model, {"2": 2, "0": 3, "1": 4})
+    order = list(penalty.layers)
+    assert list(penalty.kept()) == list(penalty.weights()) == list(penalty.h()) == order
+
+
+def test_what_accelerate_prepares_can_be_attached_to():
+    from accelerate import Accelerator
+
+    torch.manual_seed(0)
+    accelerator = Accelerator(cpu=True)
+    model = nn.Linear(6, 2)
+    model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    penalty = TrimmedGroupL1(model, {"": 2})
+    penalty.attach(optimizer)
+    accelerator.backward(model(torch.randn(8, 6)).square().sum())
+    optimizer.step()
+    assert int((model.weight.norm(dim=0) > 0).sum()) == 2

@@ -13,6 +13,7 @@ import numbers
 import torch
 from torch import nn
 
+from .hook import inside
 from .penalty import TrimmedGroupL1
 from .resolve import unwrapped
 from .schedules import Ramp
@@ -123,13 +124,6 @@ def is_of(penalty: TrimmedGroupL1, model: nn.Module) -> bool:
     """Whether all layers of the penalty are this model's."""
     own = {id(unwrapped(module)) for module in model.modules()}
     return all(id(layer.module) in own for layer in penalty.layers.values())
-
-
-def inside(optimizer):
-    """The optimizer that a framework has wrapped in another (Accelerate's wrapper is an Optimizer itself)."""
-    while isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
-        optimizer = optimizer.optimizer
-    return optimizer
 
 
 def holder(penalty: TrimmedGroupL1, optimizers) -> torch.optim.Optimizer:

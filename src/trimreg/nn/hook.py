@@ -42,10 +42,16 @@ class Handle:
         self.remove()
 
 
+def inside(optimizer):
+    """The optimizer that a framework has wrapped in another (Accelerate's wrapper is an Optimizer itself)."""
+    while isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
 def attach(penalty, optimizer) -> Handle:
     """Register the penalty's step; see :meth:`trimreg.nn.TrimmedGroupL1.attach`."""
-    while not isinstance(optimizer, torch.optim.Optimizer) and hasattr(optimizer, "optimizer"):
-        optimizer = optimizer.optimizer  # what training frameworks wrap around it
+    optimizer = inside(optimizer)
     if not hasattr(optimizer, "register_step_post_hook"):
         raise TypeError(f"attach needs an optimizer of torch.optim; got {type(optimizer).__name__}")
     if penalty._attached is not None:

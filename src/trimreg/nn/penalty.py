@@ -213,22 +213,25 @@ class TrimmedGroupL1(nn.Module):
     def kept(self) -> dict[str, Tensor]:
         """Masks ``(*replicas, count)`` of the groups that stay: exactly ``keep`` are True in each."""
         with torch.no_grad():
-            return {name: pack.of(mask, name).clone() for pack, mask in self._masks() for name in pack.layers}
+            return self._by_layer(self._masks())
 
     def weights(self) -> dict[str, Tensor]:
         """The weights w of each layer."""
-        return {
-            name: pack.of(self._weights(pack), name).clone() for pack in self.packs for name in pack.layers
-        }
+        return self._by_layer((pack, self._weights(pack)) for pack in self.packs)
 
     def h(self) -> dict[str, Tensor]:
         """How many groups of each layer are free at this step, of shape ``(*replicas,)``."""
-        rows = ((pack, self._free(pack)) for pack in self.packs)
-        return {
-            name: h[pack.places[name], 0].reshape(layer.replicas).to(torch.int64)
-            for pack, h in rows
+        rows = {
+            name: (layer, self._free(pack)[pack.places[name], 0])
+            for pack in self.packs
             for name, layer in pack.layers.items()
         }
+        return {name: rows[name][1].reshape(rows[name][0].replicas).to(torch.int64) for name in self.layers}
+
+    def _by_layer(self, tables) -> dict[str, Tensor]:
+        """The parts of the packs' tables, in the order of the layers."""
+        found = {name: pack.of(table, name) for pack, table in tables for name in pack.layers}
+        return {name: found[name].clone() for name in self.layers}
 
     def extra_repr(self) -> str:
         sizes = ", ".join(

@@ -138,6 +138,7 @@ class Trimmed(Pruner):
                     metric=recipe.metric,
                     h_schedule=None if window[1] == 0 else Ramp(*window, power=recipe.shrink_power),
                     freeze_at=freeze_at,
+                    cuda_graph=False,  # the whole training step is one
                 )
             )
 
