@@ -6,7 +6,8 @@ Oymak (2018). "trimmed" is the paper's Algorithm 1 with h = 4z, lambda = 0.01 an
 steps of eta = 0.1 (that number, and starts of variance 1/z, are from the authors' code). "homotopy" is ours:
 proximal gradient steps for the trimmed penalty with alpha = 0.05, h = 0 at first, which is the lasso, and
 rising to 4z between 20 and 90 % of the steps; these settings were chosen with the truth in hand, on seeds
-that are not among those here. A hidden unit at 0 counts as on, for every method (see :func:`.compact.gradient`).
+that are not among those here. A hidden unit at 0 counts as on, for every method (see
+:func:`.compact.gradient`).
 
 Rows of W are matched with those of the truth by their cosines. Supports are then compared by F1 under three
 rules, the same for every method:
