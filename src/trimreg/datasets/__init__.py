@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .diabetes import NamedData, diabetes_interactions
 from .graphs import SparseGraph, diamond_covariance, make_diamond, make_graph
+from .images import ImageData, load_fashion_mnist, load_mnist
 from .real import ProteinNetwork, load_colon, load_riboflavin, load_sachs
 from .synthetic import (
     SparseRegression,
@@ -15,6 +16,7 @@ from .synthetic import (
 )
 
 __all__ = [
+    "ImageData",
     "NamedData",
     "ProteinNetwork",
     "SparseGraph",
@@ -24,6 +26,8 @@ __all__ = [
     "diabetes_interactions",
     "diamond_covariance",
     "load_colon",
+    "load_fashion_mnist",
+    "load_mnist",
     "load_riboflavin",
     "load_sachs",
     "make_ar1",
