@@ -51,9 +51,11 @@ def test_cells(table):
     assert len(set(names)) == len(names)
     assert not set(names) & {cell.name for cell in quick}
     network, printed = tables.TABLES[table]
+    rows = set()
     for cell in full:
-        parse_size(network, cell["asked"])
-    rows = {(cell["method"], cell["asked"], cell["recipe"]) for cell in full}
+        for size in cell["asked"].split("+"):
+            parse_size(network, size)
+            rows.add((cell["method"], size, cell["recipe"]))
     for size in tables.sizes_of(table):
         for method in ("trimmed", "group l1", "torchao PAT", "magnitude"):
             assert (method, size, "ours") in rows
@@ -113,9 +115,20 @@ def test_every_method_gives_rows(small, method):
 
 
 def test_the_paper_s_error_of_the_group_l1_norm_stands_beside_it(small, monkeypatch):
-    monkeypatch.setattr(tables, "run_cell", lambda **given: [{"error": 1.0}])
+    row = {"error": 1.0, "asked": "392-150-50"}
+    monkeypatch.setattr(tables, "run_cell", lambda **given: [row])
     cell = Cell.of("tab1", method="group l1", asked="392-150-50", recipe="ours", effort="full")
-    assert tables.run_table(cell) == [{"error": 1.0, "paper": 1.7}]
+    assert tables.run_table(cell) == [row | {"paper": 1.7}]
+
+
+def test_a_cell_of_several_sizes_has_rows_of_each(small):
+    cell = Cell.of("tab2", method="trimmed", asked="219-214-100+245-75-25", recipe="ours", effort="quick")
+    rows = tables.run_table(cell)
+    assert [(row["asked"], row["seed"], row["reached"], row["paper"]) for row in rows] == [
+        (size, seed, size, error)
+        for size, error in (("219-214-100", 1.4), ("245-75-25", 1.7))
+        for seed in (0, 1)
+    ]
 
 
 def test_the_authors_recipe_and_the_convolutional_network(small):

@@ -1,6 +1,6 @@
 """Tables 1 to 3: networks cut to a size, by the trimmed penalty and by its peers, under one protocol.
 
-A cell is a method at a size with a recipe; its seeds train as one ensemble, a row each. Every choice was
+A cell is a method with a recipe; its sizes and seeds train as one ensemble, a row each. Every choice was
 made on a validation split (the last 10,000 training images, other seeds); the final networks train on all
 60,000 images and are tested after the last epoch. Beside it stands the lowest test error over epochs, which
 is the authors' protocol. Peers have the recipe's schedule, epochs, noise and seeds, and their own way to cut.
@@ -53,6 +53,8 @@ def table_cells(table: str, size: str) -> list[Cell]:
     >>> from trimreg.experiments.networks.tables import table_cells
     >>> table_cells("tab1", "full")[0].name
     'tab1/method=dense,asked=full,recipe=ours,effort=full'
+    >>> table_cells("tab2", "full")[3]["asked"]
+    '219-214-100+266-88-33+245-75-25'
     """
     sizes = sizes_of(table)
     if size == "quick":
@@ -60,9 +62,10 @@ def table_cells(table: str, size: str) -> list[Cell]:
     ours = [("dense", "full")]
     if table != "tab1":
         ours += [row for row in TABLES[table][1] if row[0] in ("l0", "l0 separate")]
-    ours += [(method, one) for one in sizes for method in ("trimmed", *PEERS)]
-    authors = [("dense", "full"), ("group l1", sizes[0])] if table == "tab1" else []
-    authors += [("trimmed", one) for one in sizes]
+    asked = "+".join(sizes)
+    ours += [(method, asked) for method in ("trimmed", *PEERS)]
+    authors = [("dense", "full"), ("group l1", asked)] if table == "tab1" else []
+    authors.append(("trimmed", asked))
     return [
         Cell.of(table, method=method, asked=asked, recipe=recipe, effort=size)
         for recipe, rows in (("ours", ours), ("paper", authors))
@@ -71,18 +74,20 @@ def table_cells(table: str, size: str) -> list[Cell]:
 
 
 def run_table(cell: Cell) -> list[dict]:
-    """The rows of a cell, one a seed; a row says why if a peer is not there."""
+    """The rows of a cell, one a size and seed; a row says why if a peer is not there."""
     network, printed = TABLES[cell.experiment]
     quick = cell["effort"] == "quick"
-    seeds = QUICK_SEEDS[network] if quick else SEEDS
+    seeds = range(QUICK_SEEDS[network] if quick else SEEDS)
+    sizes = cell["asked"].split("+")
     rows = run_cell(
-        table=cell.experiment, network=network, method=cell["method"], sizes=[cell["asked"]] * seeds,
-        seeds=list(range(seeds)), recipe=cell["recipe"], quick=quick,
+        table=cell.experiment, network=network, method=cell["method"],
+        sizes=[size for size in sizes for _ in seeds], seeds=[seed for _ in sizes for seed in seeds],
+        recipe=cell["recipe"], quick=quick,
     )  # fmt: skip
-    known = {name: value for (name, asked), value in printed.items() if asked == cell["asked"]}
-    if cell.experiment == "tab1" and cell["method"] == "group l1":
-        known["group l1"] = printed["group l1", "784-241-67"]
-    return [row | {"paper": known.get(cell["method"])} for row in rows]
+    known = dict(printed)
+    if cell.experiment == "tab1":
+        known["group l1", sizes[0]] = printed["group l1", "784-241-67"]
+    return [row | {"paper": known.get((cell["method"], row["asked"]))} for row in rows]
 
 
 def run_cell(
