@@ -134,6 +134,10 @@ class LayerGroups:
             return parts[0]
         return torch.linalg.vector_norm(torch.stack(parts, dim=-1), dim=-1, out=out)
 
+    def importance(self, out: Tensor | None = None) -> Tensor:
+        """What the groups are ranked by: their norms; :mod:`trimreg.nn.scores` has others."""
+        return self.norms(out=out)
+
     @torch.no_grad()
     def scale_(self, factor: Tensor) -> None:
         """Multiply every slab by ``factor``, of shape ``(*replicas, count)``, in place."""

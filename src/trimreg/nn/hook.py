@@ -15,6 +15,7 @@ from torch import Tensor
 
 from . import rules
 from .metric import metric_step_
+from .scores import ScoredGroups
 
 #: Which penalties act on which optimizer.
 ATTACHED: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -23,12 +24,13 @@ ATTACHED: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 class Handle:
     """What :meth:`trimreg.nn.TrimmedGroupL1.attach` returns: ``remove()`` detaches the penalty."""
 
-    def __init__(self, penalty, handle):
-        self._penalty, self._handle = weakref.ref(penalty), handle
+    def __init__(self, penalty, handles):
+        self._penalty, self._handles = weakref.ref(penalty), handles
 
     def remove(self) -> None:
         """Detach the penalty; a second call does nothing."""
-        self._handle.remove()
+        for handle in self._handles:
+            handle.remove()
         penalty = self._penalty()
         if penalty is not None and penalty._attached is self:
             penalty._attached = None
@@ -72,7 +74,8 @@ def attach(penalty, optimizer) -> Handle:
                 )
     # A compiled optimizer calls the step and does not look into it: it is made of a few kernels as it is.
     hook = torch.compiler.disable(Step(penalty, optimizer).after)
-    handle = Handle(penalty, optimizer.register_step_post_hook(hook))
+    watched = [layer.watch(optimizer) for layer in penalty.layers.values() if isinstance(layer, ScoredGroups)]
+    handle = Handle(penalty, [optimizer.register_step_post_hook(hook), *watched])
     penalty._attached = handle
     ATTACHED.setdefault(optimizer, weakref.WeakSet()).add(penalty)
     return handle
@@ -156,6 +159,7 @@ class Step:
         layers = self.penalty.layers.values()
         tensors = [slab.tensor() for layer in layers for slab in layer.slabs]
         tensors += [pack.norms for pack in self.penalty.packs]
+        tensors += [layer.score.value for layer in layers if isinstance(layer, ScoredGroups)]
         tensors += [rate for rate in rates if isinstance(rate, Tensor)]
         return [tensor.data_ptr() for tensor in tensors]
 

@@ -108,12 +108,12 @@ class Pack(nn.Module):
         return table[rows, : layer.count].unflatten(0, layer.replicas)
 
     def measure(self, sampled: bool = False) -> Tensor:
-        """The norms of all groups, in the pack's own table, with -1 where no group is."""
+        """What all groups are ranked by, in the pack's own table, with -1 where no group is."""
         for (_, layer), out in zip(self.layers.items(), self.views()["norms"], strict=True):
             if sampled and draws(layer):
                 out.copy_(layer.norms(sampled=True))
             else:
-                layer.norms(out=out)
+                layer.importance(out=out)
         return self.norms
 
     def mask_(self, by: str = "kept") -> None:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from ...nn import LayerGroups, Ramp, Slab, TrimmedGroupL1, layer_groups
+from ...nn import Ramp, Slab, TrimmedGroupL1, layer_groups
 from ...nn.gates import l0_loss
 from ...nn.rules import group_factor, kept_largest
 from .recipes import Recipe, shrink_windows
@@ -120,8 +119,6 @@ class Trimmed(Pruner):
         self.recipe = recipe
         device = _device(model)
         self.keep = {name: torch.tensor([*keep[name]], device=device).reshape(-1, 1) for name in keep}
-        if recipe.criterion != "norm":
-            self.layers = {name: ScoredGroups.of(layer, recipe) for name, layer in self.layers.items()}
         windows = shrink_windows(recipe, list(keep), steps)
         freeze_at = None if recipe.freeze_at is None else round(recipe.freeze_at * steps)
         self.penalties = []
@@ -132,20 +129,17 @@ class Trimmed(Pruner):
                     model,
                     keep=mine,
                     alpha=recipe.alpha if alphas is None else dict.fromkeys(mine, tuple(alphas)),
-                    groups=lambda name, module: self.layers[name],
                     mode=recipe.mode,
                     tau=recipe.tau,
                     metric=recipe.metric,
                     h_schedule=None if window[1] == 0 else Ramp(*window, power=recipe.shrink_power),
                     freeze_at=freeze_at,
+                    rank_by=recipe.criterion,
                     cuda_graph=False,  # the whole training step is one
                 )
             )
 
     def attach(self, optimizer, rate):
-        for layer in self.layers.values():
-            if isinstance(layer, ScoredGroups):
-                layer.watch(optimizer)
         for penalty in self.penalties:
             penalty.attach(optimizer)
         return optimizer
@@ -185,61 +179,6 @@ class Trimmed(Pruner):
                 parameter = slab.tensor()
                 parameter.copy_(values)
                 scale_slab_(slab, parameter.grad, kept[layer.name])
-
-
-@dataclass(frozen=True)
-class ScoredGroups(LayerGroups):
-    """Groups ranked by more than their norm; for the hard rule alone, where only the ranks count.
-
-    Attributes
-    ----------
-    criterion : {"activity", "taylor"}
-    score : Tensor of shape (replicas, count)
-        A running mean: of the squares of the unit's input, or of the square of weight times gradient summed
-        over the group (Molchanov et al. 2019, "Importance estimation for neural network pruning").
-    """
-
-    criterion: str = "activity"
-    score: Tensor | None = field(default=None, compare=False)
-    memory: float = 0.99
-
-    @classmethod
-    def of(cls, layer: LayerGroups, recipe: Recipe) -> LayerGroups:
-        """``layer`` with a score; a convolution has no activity of its own and stays as it is."""
-        if recipe.criterion == "activity" and layer.slabs[0].axis != 1:
-            return layer
-        score = torch.ones(*layer.replicas, layer.count, device=layer.slabs[0].tensor().device)
-        return cls(
-            layer.name, layer.module, layer.kind, layer.count, layer.slabs, layer.replicas,
-            criterion=recipe.criterion, score=score,
-        )  # fmt: skip
-
-    def norms(self, sampled: bool = False, out: Tensor | None = None) -> Tensor:
-        found = self.score.sqrt()
-        if self.criterion == "activity":
-            found = found * super().norms(sampled)
-        return found if out is None else out.copy_(found.detach())
-
-    def watch(self, optimizer: torch.optim.Optimizer) -> None:
-        """Keep the score up to date while training."""
-        if self.criterion == "activity":
-            self.module.register_forward_pre_hook(self._note_inputs)
-        else:
-            optimizer.register_step_pre_hook(self._note_gradients)
-
-    @torch.no_grad()
-    def _note_inputs(self, module, args):
-        if module.training:
-            self.score.lerp_(args[0].square().mean(-2).expand_as(self.score), 1.0 - self.memory)
-
-    @torch.no_grad()
-    def _note_gradients(self, optimizer, args, kwargs):
-        total = 0.0
-        for slab in self.counted:
-            product = slab.tensor() * slab.tensor().grad
-            inner = [axis for axis in range(1, product.ndim) if axis != 1 + slab.axis]
-            total = total + product.sum(inner)
-        self.score.lerp_(total.square(), 1.0 - self.memory)
 
 
 # -- peers ------------------------------------------------------------------------------------------------
