@@ -1,5 +1,6 @@
 """``trimreg reproduce`` and ``trimreg report``, on a small made-up experiment."""
 
+import os
 from pathlib import Path
 
 import pandas as pd
@@ -174,3 +175,24 @@ def test_a_report_of_exported_tables(call, tmp_path, monkeypatch):
     answer = call("report", "--out", out)
     assert answer.exit_code == 0, answer.output
     assert "the largest half is 1" in (out / "report.html").read_text()
+
+
+def test_a_device_is_for_networks_and_must_be_there(refused, tmp_path, monkeypatch):
+    line = refused("reproduce", "toy", "--quick", "--out", tmp_path / "out", "--device", "cpu")
+    assert line.startswith("error: --device is for networks (fig5, tab1,")
+    pytest.importorskip("torch")
+    monkeypatch.setattr(registry, "needs_torch", lambda name: True)
+    line = refused("reproduce", "toy", "--quick", "--out", tmp_path / "out", "--device", "tpu")
+    assert line == "error: --device must be auto, cpu, cuda or another device of PyTorch; got 'tpu'"
+    line = refused("reproduce", "toy", "--quick", "--out", tmp_path / "out", "--device", "meta")
+    assert line.startswith("error: --device=meta, but that device cannot be used here")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_device_reaches_the_processes(call, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(registry, "needs_torch", lambda name: True)
+    monkeypatch.setenv("TRIMREG_DEVICE", "")
+    answer = call("reproduce", "toy", "--quick", "--out", tmp_path, "--device", "cpu", "--jobs", 1)
+    assert answer.exit_code == 0, answer.output
+    assert os.environ["TRIMREG_DEVICE"] == "cpu"

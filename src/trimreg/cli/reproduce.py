@@ -86,13 +86,15 @@ def _place(device, jobs, networks):
     import os
 
     if not networks:
+        if device != "auto":
+            raise BadInput("--device is for networks (fig5, tab1, tab2, tab3, nets); name one or drop it")
         return -1 if jobs is None else jobs
     from ..experiments.networks.device import VARIABLE
     from ..experiments.networks.device import device as find_device
 
-    if device != "auto":
-        os.environ[VARIABLE] = device  # the processes of a run inherit it
-    on_gpu = find_device().type != "cpu"
+    found = find_device() if device == "auto" else find_device(device, "--device")
+    os.environ[VARIABLE] = str(found)  # the processes of a run inherit it
+    on_gpu = found.type != "cpu"
     return (1 if on_gpu else -1) if jobs is None else jobs
 
 

@@ -11,10 +11,10 @@ from ..demo import BadInput
 VARIABLE = "TRIMREG_DEVICE"
 
 
-def device() -> torch.device:
-    """The device that ``TRIMREG_DEVICE`` names: "auto" (the default), "cpu", "cuda", "cuda:1", ...
+def device(asked: str | None = None, source: str = VARIABLE) -> torch.device:
+    """The device asked for, or else named by ``TRIMREG_DEVICE``: "auto" (the default), "cpu", "cuda:1", ...
 
-    "auto" is a GPU where there is one, else the CPU.
+    "auto" is a GPU where there is one, else the CPU. ``source`` is what a message blames.
 
     Raises
     ------
@@ -30,34 +30,36 @@ def device() -> torch.device:
     ...     device()
     device(type='cpu')
     """
-    asked = os.environ.get(VARIABLE, "").strip().lower() or "auto"
+    if asked is None:
+        asked = os.environ.get(VARIABLE, "")
+    asked = asked.strip().lower() or "auto"
     if asked == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(asked)
     except RuntimeError:
         raise BadInput(
-            f"{VARIABLE} must be auto, cpu, cuda or another device of PyTorch; got {asked!r}"
+            f"{source} must be auto, cpu, cuda or another device of PyTorch; got {asked!r}"
         ) from None
     if found.type == "cuda":
-        _check_cuda(found, asked)
+        _check_cuda(found, f"{source}={asked}")
     elif found.type != "cpu":
-        _check_other(found, asked)
+        _check_other(found, f"{source}={asked}")
     return found
 
 
-def _check_cuda(found, asked):
+def _check_cuda(found, said):
     if not torch.cuda.is_available():
         why = "PyTorch is built without CUDA" if torch.version.cuda is None else "PyTorch finds no GPU here"
-        raise BadInput(f"{VARIABLE}={asked}, but {why}; say auto or cpu")
+        raise BadInput(f"{said}, but {why}; say auto or cpu")
     if found.index is not None and found.index >= torch.cuda.device_count():
-        raise BadInput(f"{VARIABLE}={asked}, but there are {torch.cuda.device_count()} GPUs, counted from 0")
+        raise BadInput(f"{said}, but there are {torch.cuda.device_count()} GPUs, counted from 0")
 
 
-def _check_other(found, asked):
+def _check_other(found, said):
     """A device of another kind counts if a number can be put there and read again ("meta" has no numbers)."""
     try:
         torch.ones(1, device=found).item()
     except (RuntimeError, NotImplementedError, AssertionError, ImportError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadInput(f"{VARIABLE}={asked}, but that device cannot be used here: {reason}") from error
+        raise BadInput(f"{said}, but that device cannot be used here: {reason}") from error
