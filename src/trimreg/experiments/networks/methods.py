@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from ...nn import Ramp, Slab, TrimmedGroupL1, layer_groups
+from ...nn import LayerGroups, Ramp, Slab, TrimmedGroupL1, layer_groups
 from ...nn.gates import l0_loss
 from ...nn.rules import group_factor, kept_largest
 from .recipes import Recipe, shrink_windows
@@ -79,10 +79,10 @@ class Pruner:
         return torch.stack(counts, dim=-1)
 
 
-def scale_slab_(slab: Slab, tensor: Tensor, factor: Tensor) -> None:
-    """Multiply the groups of a tensor of the slab's shape, replicas first, by (replicas, count) factors."""
-    after = tensor.ndim - slab.axis - 2
-    tensor.mul_(factor.reshape(factor.shape[0], *[1] * slab.axis, factor.shape[1], *[1] * after))
+def scale_slab_(layer: LayerGroups, slab: Slab, tensor: Tensor, factor: Tensor) -> None:
+    """Multiply the groups of a tensor of the slab's shape by factors of shape (replicas, count)."""
+    view = layer.view(slab, tensor)
+    view.mul_(layer.spread(slab, factor, view.ndim))
 
 
 def _device(model):
@@ -178,7 +178,7 @@ class Trimmed(Pruner):
             for (layer, slab), values in zip(slabs, saved, strict=True):
                 parameter = slab.tensor()
                 parameter.copy_(values)
-                scale_slab_(slab, parameter.grad, kept[layer.name])
+                scale_slab_(layer, slab, parameter.grad, kept[layer.name])
 
 
 # -- peers ------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class GroupL1(Pruner):
             factor = torch.where(free, alive, group_factor(layer.norms(), scaled))
             alive.copy_(torch.where(free, alive, (factor > 0).to(alive.dtype)))
             for slab in layer.slabs:  # a bias goes with its group and is not shrunk
-                scale_slab_(slab, slab.tensor(), factor if slab.counted else alive)
+                scale_slab_(layer, slab, slab.tensor(), factor if slab.counted else alive)
 
     def masks(self):
         return {name: alive > 0 for name, alive in self.alive.items()}

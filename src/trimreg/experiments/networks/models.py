@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -120,33 +119,3 @@ def plain_network(model: nn.Module, index: int) -> nn.Sequential:
                  ("flatten", nn.Flatten()), ("fc1", one("fc1")), ("relu3", nn.ReLU()),
                  ("fc2", one("fc2"))]  # fmt: skip
     return nn.Sequential(OrderedDict(parts)).cpu().eval()
-
-
-@torch.no_grad()
-def fold_constant_channels(network: nn.Sequential) -> None:
-    """Move what channels without weights add into the next layer's bias, in place; the function stays.
-
-    A channel whose filter is 0 is the constant relu(bias) at every place, for nothing is padded. torchao's
-    pruning leaves such biases. LeNet-5 only; other networks are left as they are.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.experiments.networks.models import build, fold_constant_channels, plain_network
-    >>> from trimreg.experiments.networks.recipes import Recipe
-    >>> network = plain_network(build("LeNet-5", [0], Recipe(form="plain")), 0)
-    >>> _ = network.conv1.weight.data[3].zero_(), network.conv1.bias.data[3].fill_(1.0)
-    >>> x = torch.randn(4, 1, 28, 28)
-    >>> before = network(x)
-    >>> fold_constant_channels(network)
-    >>> network.conv1.bias[3].item(), torch.allclose(before, network(x), atol=1e-5)
-    (0.0, True)
-    """
-    if not hasattr(network, "conv1"):
-        return
-    for conv, following in ((network.conv1, network.conv2), (network.conv2, network.fc1)):
-        cut = conv.weight.flatten(1).abs().amax(1) == 0
-        constant = torch.where(cut, functional.relu(conv.bias), 0.0)
-        by_channel = following.weight.reshape(following.weight.shape[0], conv.out_channels, -1).sum(-1)
-        following.bias.add_(by_channel @ constant)
-        conv.bias.masked_fill_(cut, 0.0)

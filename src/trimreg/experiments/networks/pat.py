@@ -96,5 +96,6 @@ class Pat(Pruner):
     def cut_(self, masks):
         """Cut weights alone: torchao leaves biases, and the network has learnt to use them."""
         for name, mask in masks.items():
-            for slab in self.layers[name].counted:
-                scale_slab_(slab, slab.tensor(), mask)
+            layer = self.layers[name]
+            for slab in layer.counted:
+                scale_slab_(layer, slab, slab.tensor(), mask)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from .architectures import format_size, layers_of, macs, parse_size
 from .data import load_splits
 from .methods import L0, GroupL1, Pruner, Trimmed
-from .models import build, fold_constant_channels, plain_network
+from .models import build, plain_network
 from .recipes import Recipe, for_method
 from .training import Split, Trained, Trainer, soft_answers, steps_per_epoch
 
@@ -255,24 +255,20 @@ def rows_of(result: Result, exported: bool = True) -> list[dict]:
         if "validation" in trained.errors:
             row["validation_error"] = round(float(100.0 * trained.errors["validation"][-1, index]), 6)
         if exported:
-            row |= measure(result, index, reached)
+            row |= measure(result, index)
         rows.append(row)
     return rows
 
 
-def measure(result: Result, index: int, reached: dict[str, int]) -> dict:
+def measure(result: Result, index: int) -> dict:
     """Parameters, multiplications and faithfulness of one replica, exported on the CPU."""
-    from ...nn import TrimmedGroupL1
     from ...nn.exporting import export
 
     network = plain_network(result.model, index)
     images = result.test.images[:_EXPORT_IMAGES].cpu()
     with torch.no_grad():
         answers = network(images)
-    fold_constant_channels(network)
-    keep = {name: max(1, number) for name, number in reached.items()}
-    exported = export(network, TrimmedGroupL1(network, keep=keep), images[:2])
-    with torch.no_grad():
+        exported = export(network, None, images[:2], repeats=0)
         difference = (exported.model(images) - answers).abs().max() / answers.abs().max()
     report = exported.report
     return {
