@@ -27,7 +27,7 @@ PENALTIES = {
     "soft": {"alpha": 1e-2},
     "bcd": {"alpha": 1e-4, "mode": "bcd"},
 }
-WAYS = {"cpu": ("eager",), "cuda": ("eager", "penalty in a graph", "all in a graph")}
+WAYS = {"cpu": ("default",), "cuda": ("default", "kernel by kernel", "all in a graph")}
 KINDS = {
     "hard": "alpha=inf: groups beyond h are zero after every step (the default)",
     "soft": "alpha=0.01, the exact proximal step",
@@ -118,7 +118,7 @@ def training_step(name, device, batch, penalty, way):
     attached = None
     if penalty is not None:
         attached = TrimmedGroupL1(
-            model, halves(model), **PENALTIES[penalty], cuda_graph=way == "penalty in a graph"
+            model, halves(model), **PENALTIES[penalty], cuda_graph=way == "default"
         )
         attached.attach(optimizer)
 
@@ -244,11 +244,11 @@ def section_of(records: list[dict]) -> Section:
         "Networks: what the penalty costs a training step",
         f"Forward, backward and optimizer's step, with the penalty on every layer (half of the groups kept) against without; {where()}, one thread on the CPU. Median over repeats, "
         "taken in turn, of the ratio within a repeat; in brackets its quartiles. LeNet-300-100 with Adam; ResNet-18 for 32 x 32 images, 20 convolutions and the last layer penalized, with "
-        "momentum. *Penalty in a graph*: the penalty's own step runs as a CUDA graph (`cuda_graph=True`); *all in a graph*: the whole training step does. " + "; ".join(f"*{kind}*: {text}" for kind, text in KINDS.items()) + ".",
+        "momentum. On CUDA the penalty's own step runs as a graph by default; *kernel by kernel*: `cuda_graph=False`; *all in a graph*: the whole training step does. " + "; ".join(f"*{kind}*: {text}" for kind, text in KINDS.items()) + ".",
         ["network", "device", "batch", "penalty", "plain step, ms", "with the penalty, ms", "ratio"],
     )  # fmt: skip
     for record in records:
-        device = record["device"] + ("" if record["way"] == "eager" else f", {record['way']}")
+        device = record["device"] + ("" if record["way"] == "default" else f", {record['way']}")
         low, high = record["quartiles"]
         section.rows.append([
             record["network"], device, record["batch"], record["penalty"], f"{record['plain_ms']:.3f}", f"{record['ms']:.3f}",
@@ -258,7 +258,7 @@ def section_of(records: list[dict]) -> Section:
         section.bar(asked, f"{record['ratio']:.3f}", record["ratio"] <= record["bar"])
     for device in dict.fromkeys(record["device"] for record in records):
         default = [
-            r for r in records if r["device"] == device and r["penalty"] == "hard" and r["way"] == "eager"
+            r for r in records if r["device"] == device and r["penalty"] == "hard" and r["way"] == "default"
         ]
         section.headline.append([
             f"a training step with the penalty on every layer against the plain step, {'GPU' if device == 'cuda' else 'CPU'}",
