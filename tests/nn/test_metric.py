@@ -85,6 +85,19 @@ def test_equal_entries_of_the_metric_are_group_soft_thresholding():
     torch.testing.assert_close(x, z * (1 - 1.2 / r).clamp(min=0))
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.9, 0.999, 0.9999])
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_the_metric_has_all_digits_from_the_first_steps(beta, steps):
+    """Adam counts its steps in float32; 1 - beta^step must not be taken there."""
+    layer = nn.Linear(3, 2, dtype=torch.float64)
+    optimizer = torch.optim.Adam(layer.parameters(), betas=(0.9, beta))
+    for _ in range(steps):
+        layer.weight.grad = torch.full((2, 3), 0.5, dtype=torch.float64)
+        optimizer.step()
+    d = adam_metric(optimizer, layer.weight, optimizer.param_groups[0])
+    torch.testing.assert_close(d, torch.full_like(d, 0.5 + 1e-8), rtol=1e-11, atol=0.0)
+
+
 @pytest.mark.parametrize("options", [{}, {"amsgrad": True}, {"foreach": True}, {"fused": True}])
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
 def test_the_metric_is_what_adam_divides_by(kind, options):

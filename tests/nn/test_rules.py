@@ -109,6 +109,15 @@ def test_projection_in_float32_sums_to_the_total():
         np.testing.assert_allclose(w[row], expected, atol=2e-6)
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e3, 1e6, 1e8, 1e12])
+def test_projection_has_its_total_at_every_scale(scale):
+    y = -torch.rand(10, generator=torch.Generator().manual_seed(1)) * scale
+    w = project(y, 6.0)
+    assert float(w.sum()) == pytest.approx(6.0, rel=1e-6)
+    if scale >= 1e3:  # then the six largest are far apart from the rest
+        assert torch.equal(w, kept_largest(y, 6).float())
+
+
 def test_projection_leaves_a_feasible_point():
     w = torch.tensor([0.0, 1.0, 0.25, 0.75, 1.0], dtype=torch.float64)
     torch.testing.assert_close(project(w, 3), w, rtol=0, atol=1e-15)

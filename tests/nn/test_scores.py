@@ -1,12 +1,15 @@
 """Ranking groups by more than their norm."""
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
 from torch import nn
 
 from trimreg.nn import Ramp, TrimmedGroupL1, layer_groups
+from trimreg.nn.ensemble import EnsembleConv2d
 from trimreg.nn.scores import MEMORY, scored
 
 
@@ -183,3 +186,132 @@ def test_heads_are_scored_over_all_their_parts():
 def test_bad_rankings_are_refused(options, said):
     with pytest.raises(ValueError, match=said):
         TrimmedGroupL1(mlp(), {"0": 4, "2": 2}, **options)
+
+
+def closure_of(model, optimizer):
+    X, y = data()
+
+    def closure():
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(X), y)
+        loss.backward()
+        return loss
+
+    return closure
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_gradients_that_a_closure_finds_are_those_of_its_own_step(by_name):
+    found = []
+    for inside in (False, True):
+        model = mlp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        penalty = TrimmedGroupL1(model, {"0": 4, "2": 3}, rank_by="taylor", h_schedule=Ramp(0, 5))
+        penalty.attach(optimizer)
+        closure = closure_of(model, optimizer)
+        for _ in range(7):
+            if inside:
+                loss = optimizer.step(closure=closure) if by_name else optimizer.step(closure)
+                assert math.isfinite(loss.item())
+            else:
+                closure()
+                optimizer.step()
+        found.append((model[0].weight, *(penalty.layers[name].score.value for name in "02")))
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_closure_that_is_asked_many_times_is_noted_once():
+    model = mlp()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=5)
+    penalty = TrimmedGroupL1(model, {"0": 4}, rank_by="taylor")
+    start = penalty.layers["0"].score.value.clone()
+    penalty.attach(optimizer)
+    closure = closure_of(model, optimizer)
+    closure()
+    value = (model[0].weight * model[0].weight.grad).sum(0).square().detach()
+    optimizer.step(closure)
+    torch.testing.assert_close(penalty.layers["0"].score.value, MEMORY * start + (1 - MEMORY) * value)
+
+
+@pytest.mark.parametrize("unscaled", [False, True])
+def test_a_fused_optimizer_under_a_scaler_scores_as_one_without(unscaled):
+    """It is handed scaled gradients, and those of the steps that it skips."""
+    found = []
+    for scaled in (False, True):
+        model = mlp().double()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
+        penalty = TrimmedGroupL1(model, {"0": 4}, rank_by="taylor", h_schedule=Ramp(1, 5))
+        penalty.attach(optimizer)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=scaled)
+        X, y = (part.double() for part in data())
+        for step in range(8):
+            overflow = step in (2, 5)
+            if overflow and not scaled:
+                continue
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(X), y) * (math.inf if overflow else 1.0)
+            scaler.scale(loss).backward()
+            if unscaled:
+                scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+        found.append((penalty.layers["0"].score.value, model[0].weight.detach()))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=0.0)
+
+
+@pytest.mark.parametrize("size", [6, 7])  # as many pixels as channels, and not
+def test_activity_of_a_convolution_is_that_of_its_channels(size):
+    model = nn.Sequential(nn.Conv2d(6, 4, 3))
+    penalty = TrimmedGroupL1(model, {"0": 2}, groups="in", rank_by="activity")
+    penalty.attach(torch.optim.SGD(model.parameters(), lr=0.1))
+    X = torch.randn(3, 6, size, size) * torch.arange(6.0)[:, None, None]
+    model(X)
+    expected = MEMORY + (1 - MEMORY) * X.square().mean((0, 2, 3))
+    torch.testing.assert_close(penalty.layers["0"].score.value, expected)
+
+
+def test_activity_of_an_ensemble_of_convolutions():
+    layer = EnsembleConv2d(2, 3, 4, 3, seeds=[0, 1])
+    penalty = TrimmedGroupL1(layer, {"": [1, 2]}, groups="in", rank_by="activity")
+    penalty.attach(torch.optim.SGD(layer.parameters(), lr=0.1))
+    X = torch.randn(2, 5, 3, 6, 6) * torch.tensor([1.0, 3.0]).view(2, 1, 1, 1, 1)
+    layer(X)
+    expected = MEMORY + (1 - MEMORY) * X.square().mean((1, 3, 4))
+    torch.testing.assert_close(penalty.layers[""].score.value, expected)
+    layer(X[0])  # shared by the replicas
+    expected = MEMORY * expected + (1 - MEMORY) * X[0].square().mean((0, 2, 3))
+    torch.testing.assert_close(penalty.layers[""].score.value, expected)
+
+
+def test_activity_of_inputs_by_name_of_one_sample_and_of_none():
+    layer = nn.Linear(4, 2)
+    penalty = TrimmedGroupL1(layer, {"": 2}, rank_by="activity")
+    penalty.attach(torch.optim.SGD(layer.parameters(), lr=0.1))
+    x = torch.tensor([0.0, 1.0, 2.0, 3.0])
+    layer(torch.empty(0, 4))
+    layer(input=x[None])
+    expected = MEMORY + (1 - MEMORY) * x.square()
+    torch.testing.assert_close(penalty.layers[""].score.value, expected)
+    layer(x)
+    expected = MEMORY * expected + (1 - MEMORY) * x.square()
+    torch.testing.assert_close(penalty.layers[""].score.value, expected)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
+def test_a_copy_looks_at_its_inputs_once(copied):
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    penalty = TrimmedGroupL1(model, {"0": 4}, rank_by="activity")
+    penalty.attach(optimizer)
+    train(model, optimizer, 2)
+    other, its = copied((model, penalty))
+    before = its.layers["0"].score.value.clone()
+    train(other, torch.optim.SGD(other.parameters(), lr=0.01), 1)
+    assert torch.equal(its.layers["0"].score.value, before)  # a copy is attached to nothing
+    again = torch.optim.SGD(other.parameters(), lr=0.01)
+    its.attach(again)
+    train(other, again, 3)
+    train(model, optimizer, 3)
+    assert torch.equal(its.layers["0"].score.value, penalty.layers["0"].score.value)

@@ -160,6 +160,8 @@ def norm(tensor: Tensor, axes: list[int], out: Tensor | None = None) -> Tensor:
     dtype = out.dtype if out is not None else torch.float32 if small else tensor.dtype
     if not axes:
         return tensor.to(dtype).abs() if out is None else out.copy_(tensor.abs())
+    if out is not None and dtype.itemsize < tensor.dtype.itemsize:  # the model was widened
+        return out.copy_(norm(tensor, axes))
     if tensor.is_cuda or tensor.ndim - 1 in axes:
         return torch.linalg.vector_norm(tensor, dim=axes, dtype=dtype, out=out)
     # On a CPU that function is many times slower than a sum where the last axis is not summed over.

@@ -145,6 +145,7 @@ class Step:
             return first
         if any(isinstance(rate, Tensor) for rate in rates):
             device = pack.rate.device
+            self.filled.pop(pack, None)
             for rows, rate in zip(pack.places.values(), rates, strict=True):
                 pack.rate[rows] = rate.to(device, non_blocking=True) if isinstance(rate, Tensor) else rate
         elif self.filled.get(pack) != (rates, pack.rate.device):

@@ -17,6 +17,8 @@ over its root climbs to the solution from any point below it (Moré and Sorensen
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -79,7 +81,11 @@ def adam_metric(optimizer, parameter, group) -> Tensor | None:
     if not state or "exp_avg_sq" not in state:
         return None
     second = state["max_exp_avg_sq"] if group.get("amsgrad") else state["exp_avg_sq"]
-    correction = 1.0 - group["betas"][1] ** state["step"]
+    # Adam counts its steps in float32, where 1 - beta^step loses four digits at the start and expm1 none.
+    beta = group["betas"][1]
+    log_beta = beta.log() if isinstance(beta, Tensor) else math.log(beta) if beta > 0 else -math.inf
+    step = torch.as_tensor(state["step"], dtype=torch.promote_types(second.dtype, torch.float32))
+    correction = -torch.expm1(step * log_beta)
     return (second / correction).sqrt_() + group["eps"]
 
 

@@ -27,6 +27,7 @@ from . import rules
 from .hook import attach
 from .packs import Pack, divide
 from .resolve import checked_size, resolve_layers, strengths
+from .schedules import within
 from .scores import RANKINGS, ScoredGroups, scored
 
 MODES = ("exact", "bcd", "subgradient")
@@ -221,8 +222,9 @@ class TrimmedGroupL1(nn.Module):
             for name, layer in pack.layers.items():
                 sizes = (pack.of(weights, name) * layer.norms(sampled=True)).sum(-1)
                 rows = alpha[pack.places[name], 0].reshape(sizes.shape)
-                total = total + torch.where(sizes == 0, 0.0, rows * sizes).sum()
-        return torch.where(self.frozen, 0.0, total)
+                # An infinite alpha must not meet a 0, nor the gradient of one.
+                total = total + (rows.masked_fill((sizes == 0) | self.frozen, 0.0) * sizes).sum()
+        return total
 
     def kept(self) -> dict[str, Tensor]:
         """Masks ``(*replicas, count)`` of the groups that stay: exactly ``keep`` are True in each."""
@@ -285,7 +287,7 @@ class TrimmedGroupL1(nn.Module):
         """h of each row at this step; the target from ``freeze_at`` on."""
         if self.h_schedule is None:
             return pack.target
-        h = torch.round(pack.count + pack.fall * self.h_schedule(self.step))
+        h = torch.round(pack.count + pack.fall * within(self.h_schedule, self.step))
         if self.freeze_at is not None:
             h = torch.where(self.step >= self.freeze_at, pack.target, h)
         return h
@@ -344,7 +346,7 @@ class TrimmedGroupL1(nn.Module):
         destination.update((prefix + key, value.clone()) for key, value in self._state().items())
 
     def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors):
-        wanted = self._state()
+        wanted, found = self._state(), {}
         for key, target in wanted.items():
             given = state_dict.get(prefix + key)
             if given is None:
@@ -354,15 +356,17 @@ class TrimmedGroupL1(nn.Module):
                     f"{prefix}{key} has shape {tuple(given.shape)}; this penalty's is {tuple(target.shape)}"
                 )
             else:
-                with torch.no_grad():
-                    target.copy_(given)
-        if not errors and bool(self.frozen):
-            for name, mask in self.kept().items():
-                asked = torch.as_tensor(self.keep[name], device=mask.device).expand(mask.shape[:-1].numel())
-                if not torch.equal(mask.sum(-1).flatten(), asked):
-                    errors.append(
-                        f"{prefix}kept.{name} is frozen at another size than keep={self.keep[name]}"
-                    )
+                found[key] = given
+        if not errors and bool(found.get("frozen", self.frozen)):
+            for name, keep in self.keep.items():
+                mask = found.get(f"kept.{name}", wanted[f"kept.{name}"])
+                sizes = mask.sum(-1).flatten().tolist()
+                if sizes != (list(keep) if isinstance(keep, tuple) else [keep] * len(sizes)):
+                    errors.append(f"{prefix}kept.{name} is frozen at another size than keep={keep}")
+        if not errors:  # what is refused changes nothing
+            with torch.no_grad():
+                for key, given in found.items():
+                    wanted[key].copy_(given)
         if strict:
             inside = [key for key in state_dict if key.startswith(prefix)]
             unexpected += [key for key in inside if key[len(prefix) :] not in wanted]

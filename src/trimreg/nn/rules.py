@@ -97,7 +97,7 @@ def project(y: Tensor, total, valid: Tensor | None = None) -> Tensor:
     shift = shift + (moved.clamp(0.0, 1.0).sum(-1, keepdim=True) - total) / within.clamp(min=1)
     w = (wide - shift).clamp(0.0, 1.0)
     # A weight of 1 - eps would count as an inner one.
-    rounding = 8 * torch.finfo(y.dtype).eps * shift.abs().clamp(min=1.0)
+    rounding = 8 * torch.finfo(y.dtype).eps * shift.abs().clamp(1.0, 1e3)
     return w.masked_fill_(w <= rounding, 0.0).masked_fill_(w >= 1.0 - rounding, 1.0).to(y.dtype)
 
 

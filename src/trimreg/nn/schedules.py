@@ -68,3 +68,19 @@ class Ramp:
         else:
             left = min(max((self.end - step) / span, 0.0), 1.0) if span else float(step < self.end)
         return 1.0 - left**self.power
+
+
+def within(schedule, step):
+    """What a schedule says at a step, held between 0 and 1: a size must not fall below the one to keep.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from trimreg.nn.schedules import within
+    >>> within(lambda step: step / 100, torch.tensor(150)), within(lambda step: -1, torch.tensor(150))
+    (tensor(1.), 0.0)
+    """
+    fraction = schedule(step)
+    if isinstance(schedule, (Ramp, Constant)):
+        return fraction
+    return fraction.clamp(0.0, 1.0) if isinstance(fraction, torch.Tensor) else min(max(fraction, 0.0), 1.0)

@@ -11,7 +11,12 @@ group does in the network, as running means with memory m,
 - "activity": :math:`v_g` is the mean square of the unit's input; ranked by :math:`\|\theta_g\| \sqrt{s_g}`,
   what the unit sends on. For input units; other groups are ranked by their norm.
 
-A group that is zero has no product with its gradient, so what was cut stays cut under both.
+A group that is zero has no product with its gradient, so what was cut stays cut under "taylor"; under
+"activity", as under the norm, it comes back if one step of the optimizer makes it large enough.
+
+The gradients of "taylor" are those of the step, the same on all processes of a data-parallel training; the
+inputs of "activity" are those of one process, so that it is for training in one. A compiled model does not
+look for new hooks: attach a penalty with "activity" before the model's first call.
 """
 
 from __future__ import annotations
@@ -33,9 +38,25 @@ class Running:
     def __init__(self, value: Tensor):
         self.value = value
 
-    def add(self, new: Tensor) -> None:
-        """Take in a new value."""
-        self.value.lerp_(new.to(self.value.dtype).expand_as(self.value), 1.0 - MEMORY)
+    def add(self, new: Tensor, skip: Tensor | None = None) -> None:
+        """Take in a new value, except where ``skip`` holds."""
+        new = new.to(self.value.dtype).expand_as(self.value)
+        if skip is not None:
+            new = torch.where(skip, self.value, new)
+        self.value.lerp_(new, 1.0 - MEMORY)
+
+
+class Watch:
+    """A hook on behalf of some groups; a copy of it, in a copied or saved model, does nothing."""
+
+    def __init__(self, notice):
+        self.notice = notice
+
+    def __call__(self, *args):
+        return None if self.notice is None else self.notice(*args)
+
+    def __getstate__(self):
+        return {"notice": None}
 
 
 @dataclass(frozen=True)
@@ -54,19 +75,44 @@ class ScoredGroups(LayerGroups):
     def watch(self, optimizer: torch.optim.Optimizer):
         """Keep the score up to date while training; returns the handle of the hook."""
         if self.rank_by == "activity":
-            return self.module.register_forward_pre_hook(self._note_inputs)
-        return optimizer.register_step_pre_hook(torch.compiler.disable(self._note_gradients))
+            return self.module.register_forward_pre_hook(Watch(self._note_inputs), with_kwargs=True)
+        return optimizer.register_step_pre_hook(torch.compiler.disable(self._before_step))
 
     @torch.no_grad()
-    def _note_inputs(self, module, args):
-        if module.training:
-            inputs = args[0].detach()
-            leading = len(self.replicas)
-            over = tuple(range(leading if inputs.ndim > leading + 1 else 0, inputs.ndim - 1))
-            self.score.add(inputs.float().square().mean(over))
+    def _note_inputs(self, module, args, kwargs):
+        inputs = (args[0] if args else next(iter(kwargs.values()))).detach()
+        if not module.training or inputs.numel() == 0:
+            return
+        # A linear layer has its features on the last axis, a convolution its channels before the image.
+        leading, image = len(self.replicas), self.slabs[0].tensor().ndim - len(self.replicas) - 2
+        features = inputs.ndim - 1 - image
+        first = leading if features > leading else 0  # an input without replicas is shared by all
+        over = [axis for axis in range(first, inputs.ndim) if axis != features]
+        squares = inputs.float().square()
+        self.score.add(squares.mean(over) if over else squares)
+
+    def _before_step(self, optimizer, args, kwargs):
+        """Note the gradients; those that a closure finds inside of the step, when it has found them."""
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if closure is None:
+            self._note_gradients(optimizer)
+            return None
+        noted = False
+
+        def with_note():
+            nonlocal noted
+            loss = closure()
+            if not noted:  # LBFGS asks again, at other weights
+                self._note_gradients(optimizer)
+                noted = True
+            return loss
+
+        if len(args) > 1:
+            return (args[0], with_note, *args[2:]), kwargs
+        return args, {**kwargs, "closure": with_note}
 
     @torch.no_grad()
-    def _note_gradients(self, optimizer, args, kwargs):
+    def _note_gradients(self, optimizer):
         gradients = [slab.tensor().grad for slab in self.counted]
         if any(gradient is None for gradient in gradients):
             return
@@ -75,7 +121,12 @@ class ScoredGroups(LayerGroups):
             product = self.view(slab, slab.tensor().detach() * gradient)
             axes = self.inner_axes(slab, product)
             total = total + (product.sum(axes) if axes else product).to(self.score.value.dtype)
-        self.score.add(total.square())
+        # A fused optimizer is handed the gradients of a scaled loss, and those of a step that it then skips.
+        scale, found_inf = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
+        if scale is not None:
+            total = total / scale.to(total.device)
+        skip = None if found_inf is None else found_inf.reshape(()).to(total.device) > 0
+        self.score.add(total.square(), skip)
 
 
 def scored(layer: LayerGroups, rank_by: str) -> LayerGroups:

@@ -1,0 +1,147 @@
+"""What happens in training besides: losses of a hard penalty, wider weights, odd rates and schedules."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from trimreg.nn import Ramp, TrimmedGroupL1, rules
+
+
+def mlp(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 1))
+
+
+def step_without_gradient(model, optimizer):
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+
+
+def test_the_loss_of_a_hard_penalty_has_no_nan_in_its_gradient():
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    penalty = TrimmedGroupL1(model, {"0": 4, "2": 8})
+    assert float(penalty.loss().detach()) == math.inf  # not yet cut
+    penalty.attach(optimizer)
+    step_without_gradient(model, optimizer)
+    for _ in range(2):  # cut, and then frozen
+        optimizer.zero_grad()
+        loss = penalty.loss()
+        loss.backward()
+        assert loss.item() == 0.0
+        assert not model[0].weight.grad.any()
+        penalty.finalize_()
+
+
+def test_a_frozen_loss_is_zero_with_a_zero_gradient():
+    model = mlp()
+    penalty = TrimmedGroupL1(model, {"0": 4}, alpha=2.0, mode="subgradient")
+    assert penalty.loss().item() > 0
+    penalty.frozen.fill_(True)
+    loss = penalty.loss()
+    loss.backward()
+    assert loss.item() == 0.0
+    assert not model[0].weight.grad.any()
+
+
+@pytest.mark.parametrize("rank_by", ["norm", "taylor"])
+def test_a_model_may_become_wider_under_its_penalty(rank_by):
+    model = nn.Sequential(nn.Conv2d(1, 4, 3))
+    penalty = TrimmedGroupL1(model, {"0": 2}, rank_by=rank_by)
+    model.double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    penalty.attach(optimizer)
+    model(torch.randn(2, 1, 5, 5).double()).square().sum().backward()
+    optimizer.step()
+    alive = model[0].weight.flatten(1).norm(dim=1) > 0
+    assert torch.equal(alive, penalty.kept()["0"])
+    assert int(alive.sum()) == 2
+
+
+def test_rates_may_be_numbers_tensors_and_numbers_again():
+    model = mlp()
+    groups = [{"params": part.parameters(), "lr": rate} for part, rate in ((model[0], 0.1), (model[2], 0.2))]
+    optimizer = torch.optim.SGD(groups)
+    penalty = TrimmedGroupL1(model, {"0": 4, "2": 3}, alpha=0.1)
+    penalty.attach(optimizer)
+    for rate in (0.1, torch.tensor(0.01), 0.1):
+        optimizer.param_groups[0]["lr"] = rate
+        before = model[0].weight.detach().norm(dim=0)
+        step_without_gradient(model, optimizer)
+        fall = (before - model[0].weight.detach().norm(dim=0)).max()
+        assert float(fall) == pytest.approx(0.1 * float(rate), rel=1e-3)
+
+
+@pytest.mark.parametrize("far", [lambda step: 1.5, lambda step: step / 1.0 + 7.0])
+def test_no_schedule_leads_below_the_size_to_keep(far):
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    penalty = TrimmedGroupL1(model, {"0": 4}, h_schedule=far)
+    penalty.attach(optimizer)
+    step_without_gradient(model, optimizer)
+    assert int(penalty.h()["0"]) == 4
+    assert int((penalty.layers["0"].norms() > 0).sum()) == 4
+
+
+def test_a_schedule_below_zero_frees_all_and_no_more():
+    penalty = TrimmedGroupL1(mlp(), {"0": 4}, h_schedule=lambda step: -0.5)
+    assert int(penalty.h()["0"]) == 12
+
+
+def test_a_state_that_is_refused_changes_nothing():
+    penalty, other = TrimmedGroupL1(mlp(), {"0": 4}), TrimmedGroupL1(mlp(1), {"0": 5})
+    other.step.fill_(7)
+    other.freeze_()
+    before = penalty.state_dict()
+    with pytest.raises(RuntimeError, match="frozen at another size"):
+        penalty.load_state_dict(other.state_dict())
+    for key, value in penalty.state_dict().items():
+        assert torch.equal(value, before[key]), key
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_exact_is_the_best_over_all_choices_of_the_free_groups(seed):
+    """The proximal map of the trimmed penalty; with ties and zeros in every other case."""
+    torch.manual_seed(seed)
+    count, alpha, rate = 2 + seed % 5, (0.0, 0.5, 3.0, 20.0)[seed % 4], 0.1
+    keep = 1 + seed % count
+    layer = nn.Linear(count, 3, bias=False, dtype=torch.float64)
+    if seed % 2:
+        layer.weight.data = torch.randint(-2, 3, (3, count)).double()
+    z = layer.weight.detach().clone()
+    optimizer = torch.optim.SGD(layer.parameters(), lr=rate)
+    TrimmedGroupL1(layer, {"": keep}, alpha=alpha).attach(optimizer)
+    step_without_gradient(layer, optimizer)
+
+    def objective(x):
+        smallest = x.norm(dim=0).sort().values[: count - keep]
+        return float(0.5 * (x - z).square().sum() + rate * alpha * smallest.sum())
+
+    shrunk = z * rules.group_factor(z.norm(dim=0), rate * alpha)
+    choices = itertools.combinations(range(count), keep)
+    free = [torch.tensor([group in chosen for group in range(count)]) for chosen in choices]
+    best = min(objective(torch.where(mask, z, shrunk)) for mask in free)
+    assert objective(layer.weight.detach()) <= best + 1e-12
+
+
+@pytest.mark.parametrize("mode", ["exact", "bcd"])
+def test_a_layer_that_rests_keeps_its_size(mode):
+    """Its parameters are frozen in some steps, so that the optimizer passes them over."""
+    model = mlp()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    alpha = math.inf if mode == "exact" else 0.1
+    penalty = TrimmedGroupL1(model, {"0": 4}, alpha, mode=mode, h_schedule=Ramp(1, 6), freeze_at=6)
+    penalty.attach(optimizer)
+    X = torch.randn(16, 12)
+    for step in range(9):
+        model[0].weight.requires_grad_(step % 3 != 1)
+        optimizer.zero_grad()
+        model(X).square().mean().backward()
+        optimizer.step()
+        if step >= 5:
+            assert torch.equal(penalty.layers["0"].norms() > 0, penalty.kept()["0"])
+            assert int(penalty.kept()["0"].sum()) == 4
