@@ -146,6 +146,21 @@ def role_of_call(target) -> str | None:
     return special.get(name) or _ROLE_OF_NAME.get(name.split(".")[1])
 
 
+def may_alias(node, module: nn.Module | None) -> bool:
+    """Whether the result of a step may share its memory with the first argument.
+
+    So do views, and what passes its argument on: ``nn.Identity``, and ``nn.Dropout`` in evaluation. A step
+    that is not known may do so.
+    """
+    role = role_of_call(node.target) if module is None else role_of_module(module)
+    if role in (None, "reshape", "transpose", "item") or in_place(node, module):
+        return True
+    name = (
+        type(module).__name__.lower() if module is not None else getattr(node.target, "__name__", node.target)
+    )
+    return role == "pointwise" and ("dropout" in name or name in ("identity", "contiguous", "detach"))
+
+
 def in_place(node, module: nn.Module | None) -> bool:
     """Whether this step of a graph writes into its first argument."""
     if module is not None:

@@ -11,6 +11,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from trimreg.nn.masking import moved
+
 
 def parameters(model: nn.Module) -> int:
     """Numbers that training may change; a parameter used twice counts once.
@@ -59,7 +61,7 @@ def macs(model: nn.Module, inputs: tuple) -> int:
         # Attention in its parts: what is fused has no formula on every device.
         torch.backends.mha.set_fastpath_enabled(False)
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-            model(*inputs)
+            model(*moved(inputs))
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
         for module, mode in training.items():
@@ -79,6 +81,7 @@ def latency(models: list[nn.Module], inputs: tuple, repeats: int = 30) -> list[f
     >>> min(latency([nn.Linear(3, 2)], (torch.zeros(1, 3),), repeats=2)) > 0
     True
     """
+    inputs = moved(inputs)
     device = next((x.device for x in inputs if isinstance(x, torch.Tensor)), torch.device("cpu"))
 
     def wait():

@@ -14,7 +14,7 @@ import warnings
 import torch
 from torch import nn
 
-from trimreg.nn.masking import Asked
+from trimreg.nn.masking import Asked, moved
 from trimreg.nn.shrink import Kept
 from trimreg.nn.spaces import ExportError
 from trimreg.nn.tracing import TOLERANCE, relative_difference
@@ -44,7 +44,7 @@ def shrink_by_dependency(
     (3, 3)
     """
     with torch.no_grad():
-        wanted = model(*inputs)
+        wanted = model(*moved(inputs))
     kept = {}
     graph = _built(model, inputs)
     for name, layer in asked.items():
@@ -85,7 +85,7 @@ def _built(model: nn.Module, inputs: tuple):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about parameters without a layer, which are left alone
             return torch_pruning.DependencyGraph().build_dependency(
-                model, example_inputs=inputs, verbose=False
+                model, example_inputs=moved(inputs), verbose=False
             )
     except Exception as failure:
         raise ExportError(
@@ -137,6 +137,6 @@ def _exact(graph, group) -> bool:
 def _difference(model: nn.Module, inputs: tuple, wanted) -> float:
     try:
         with torch.no_grad():
-            return relative_difference(wanted, model(*inputs))
+            return relative_difference(wanted, model(*moved(inputs)))
     except RuntimeError:  # widths that no longer fit, such as view(-1, 800)
         return float("inf")

@@ -77,6 +77,7 @@ def export(
     - **Residual sums**: a channel leaves if it is constant or unread in every branch; else it stays, as
       zeros.
     - **Attention heads** become smaller projections, **rows of an embedding** a smaller table with an index.
+    - A layer that is called twice, or whose weights are used elsewhere as well, stays whole.
     - **Bayesian layers** become plain ones of the posterior mean, **L0 layers** plain ones times their gates.
 
     A kept group that cannot influence the output is taken out as well, but :class:`Report` counts it as
@@ -140,7 +141,7 @@ def export(
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     dtype = types.pop() if len(types) == 1 else None
     final = small.to(device=device, dtype=dtype).eval()
-    example = moved(inputs, device)
+    example = moved(inputs, device, torch.float32 if types & _HALF else None)  # left: types were mixed
     times = None
     if repeats > 0:
         times = tuple(latency([full.to(device=device, dtype=dtype), final], example, repeats))
@@ -159,7 +160,7 @@ def _shrunk(
                 raise
         else:
             by_input = frozenset(name for name, wanted in asked.items() if wanted.slab.axis == 1)
-            return traced, shrink(traced, Flow(traced), by_input)
+            return traced, shrink(traced, Flow(traced), by_input, frozenset(asked))
     from trimreg.nn.dependency import shrink_by_dependency
 
     return shrink_by_dependency(copy.deepcopy(masked), asked, inputs)

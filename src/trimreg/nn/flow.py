@@ -14,12 +14,13 @@ least fixed point, starting from the output, so a residual network is no special
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 
 import torch
 from torch import Tensor, fx, nn
 
-from trimreg.nn.catalog import in_place, role_of_call, role_of_module
+from trimreg.nn.catalog import in_place, may_alias, role_of_call, role_of_module
 from trimreg.nn.spaces import Channels, Link, Mix, Spaces, flattened_range, zero_padded
 
 
@@ -59,10 +60,12 @@ class Flow:
         ] = {}  # layers that are not taken apart: why, and is that ignorance
         floats = [p.dtype for p in traced.parameters() if p.is_floating_point()]
         self._dtype = floats[0] if floats else torch.get_default_dtype()
-        self._calls = Counter(node.target for node in traced.graph.nodes if node.op == "call_module")
+        self._uses = Counter(id(t) for node in traced.graph.nodes for t in self._own_tensors(node))
+        self._root: dict[fx.Node, fx.Node] = {}  # whose memory a step's result may share
         with torch.no_grad():
             for node in traced.graph.nodes:
                 self.at[node] = self._visit(node)
+                self._note_memory(node)
             self._solve()
 
     def present(self, channels: Channels) -> Tensor:
@@ -81,17 +84,38 @@ class Flow:
         label = f"{node.target} ({type(module).__name__})" if module is not None else _call_name(node)
         if role == "pointwise" and node.op != "call_module" and self._tensors(node)[1:]:
             role = None
-        if module is not None and self._calls[node.target] > 1 and any(True for _ in module.parameters()):
-            return self._hold_all(node, f"{label}, which is called more than once")
+        if module is not None and any(self._uses[id(t)] > 1 for t in self._own_tensors(node)):
+            return self._hold_all(node, f"{label}, which is called more than once or shares its weights")
         if role == "mixing":
             return self._hold_all(node, label)
         if role is None:
             return self._hold_all(node, label, unknown=bool(self._tensors(node)))
         result = getattr(self, f"_visit_{role}")(node, module, label)
-        source = self.at.get(node.args[0]) if node.args and isinstance(node.args[0], fx.Node) else None
-        if source is not None and in_place(node, module) and len(node.args[0].users) > 1:
-            source.known = torch.zeros_like(source.known)  # who reads the tensor later reads other values
         return result
+
+    def _note_memory(self, node: fx.Node) -> None:
+        """Follow whose memory the result lies in; who reads it after a step in place reads other values."""
+        self._root[node] = node
+        first = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
+        if first is None or node.op not in ("call_module", "call_function", "call_method"):
+            return
+        module = self.modules[node.target] if node.op == "call_module" else None
+        if may_alias(node, module):
+            self._root[node] = self._root[first]
+        if in_place(node, module):
+            for other, root in self._root.items():
+                if root is self._root[node] and other is not node and self.at[other] is not None:
+                    self.at[other].known = torch.zeros_like(self.at[other].known)
+
+    def _own_tensors(self, node: fx.Node) -> list[Tensor]:
+        """Parameters and buffers that a step uses, each once."""
+        if node.op == "call_module":
+            module = self.modules[node.target]
+            return [*module.parameters(), *module.buffers()]
+        if node.op == "get_attr":
+            parent, _, leaf = node.target.rpartition(".")
+            return [getattr(self.traced.get_submodule(parent), leaf)]
+        return []
 
     def _tensors(self, node: fx.Node) -> list[fx.Node]:
         return [n for n in node.all_input_nodes if "shape" in n.meta]
@@ -149,7 +173,7 @@ class Flow:
         source = self.at[node.args[0]]
         if source is None or source.axis != 1:
             return self._hold_all(node, label)
-        result = self._channelwise(node, module, source, 1)
+        result = self._over_space(node, module, source)
         silent = ~module.weight.ne(0).flatten(1).any(1)
         bias = torch.zeros_like(result.value) if module.bias is None else module.bias.detach()
         result.value = torch.where(silent, bias, result.value)
@@ -169,6 +193,8 @@ class Flow:
         source = self.at[node.args[0] if node.args else node.kwargs["input"]]
         if source is None:
             return None
+        if len(node.all_input_nodes) > 1:  # an argument that the graph computes: clamp(max=x.size(0))
+            return Channels(source.space, source.axis, torch.zeros_like(source.known), source.value)
         result = self._channelwise(node, module, source, source.axis)
         if isinstance(module, nn.PReLU) and module.num_parameters > 1:
             if source.axis != 1:
@@ -181,13 +207,25 @@ class Flow:
         shape = node.args[0].meta["shape"]
         if source is None:
             return None
-        if source.axis != 1 or "shape" not in node.meta or len(shape) < 3:
+        rank = 2 + int(re.search(r"pool(\d)d", label.lower())[1])
+        if source.axis != 1 or "shape" not in node.meta or len(shape) != rank or node.all_input_nodes[1:]:
             return self._hold_all(node, label, unknown=True)
-        return self._channelwise(node, module, source, 1)
+        return self._over_space(node, module, source)
 
-    def _channelwise(self, node, module, source: Channels, axis: int) -> Channels:
+    def _over_space(self, node, module, source: Channels) -> Channels:
+        """Pooling, depthwise convolution: a constant must be one for larger images as well. On an image of
+        one pixel the mean over a padded window is the same everywhere, and yet depends on the padding."""
+        result = self._channelwise(node, module, source, 1)
+        for more in (15, 16, 17):  # windows of a step of two or three end differently on each
+            larger = self._channelwise(node, module, source, 1, more)
+            same = (larger.value - result.value).abs() <= 1e-6 * result.value.abs()
+            result.known = result.known & larger.known & same
+        return result
+
+    def _channelwise(self, node, module, source: Channels, axis: int, more: int = 0) -> Channels:
         """The same channels after ``node``; constants are found by running it on constants."""
         shape = list(node.args[0].meta["shape"] if node.args else node.kwargs["input"].meta["shape"])
+        shape[2:] = [size + more for size in shape[2:]]
         if source.axis > 0:
             shape[0] = 1
         column = [1] * len(shape)
@@ -212,7 +250,7 @@ class Flow:
         rank = len(node.args[0].meta["shape"])
         dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
         dims = [dims] if isinstance(dims, int) else dims
-        if not dims or source.axis in (gone := {d % rank for d in dims}):
+        if not dims or node.all_input_nodes[1:] or source.axis in (gone := {d % rank for d in dims}):
             return self._hold_all(node, label)
         keeps = len(node.meta["shape"]) == rank
         return self._channelwise(
@@ -326,6 +364,8 @@ class Flow:
                 channels = self.at[tensor]
                 if channels is not None and index % len(tensor.meta["shape"]) == channels.axis:
                     self.sizes.append((node, channels.size))
+            elif _is_shape(source_node):  # some sizes at once, with the width among them
+                self._hold_all(source_node, label, unknown=True)
             return None
         index = index if isinstance(index, tuple) else (index,)
         plain = all(isinstance(i, (int, slice)) for i in index)

@@ -99,16 +99,22 @@ def masked_copy(model: nn.Module, penalty=None) -> tuple[nn.Module, dict[str, As
 
 def _make_plain(model: nn.Module) -> None:
     """Layers that know their plain form (Bayesian, L0) are replaced by it."""
-    for name, module in list(model.named_modules()):
+    made = {}  # a layer that has two names stays one layer
+    for name, module in list(model.named_modules(remove_duplicate=False)):
         if hasattr(module, "plain"):
             parent, _, leaf = name.rpartition(".")
-            setattr(model.get_submodule(parent), leaf, module.plain().eval())
+            if module not in made:
+                made[module] = module.plain().eval()
+            setattr(model.get_submodule(parent), leaf, made[module])
 
 
 def moved(inputs: tuple, device=None, dtype: torch.dtype | None = None) -> tuple:
-    """Tensors of an example on a device; those of floating point in ``dtype`` if given."""
+    """Copies of the tensors of an example on a device; those of floating point in ``dtype`` if given.
+
+    A network may write into its input, so every run gets tensors of its own.
+    """
 
     def move(x):
-        return x.detach().to(device=device, dtype=dtype if x.is_floating_point() else None)
+        return x.detach().to(device=device, dtype=dtype if x.is_floating_point() else None, copy=True)
 
     return tuple(move(x) if isinstance(x, Tensor) else x for x in inputs)

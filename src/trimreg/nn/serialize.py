@@ -35,9 +35,9 @@ _DTYPES = {
 }  # fmt: skip
 _NAME_OF_DTYPE = {dtype: name for name, dtype in _DTYPES.items()}
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_PATH = re.compile(r"[A-Za-z0-9_]{1,99}(\.[A-Za-z0-9_]{1,99}){0,30}")
+_PATH = re.compile(r"[A-Za-z0-9_ -]{1,99}(\.[A-Za-z0-9_ -]{1,99}){0,30}")
 _ATTRIBUTES = ("shape", "ndim")
-_NOT_ARGUMENTS = {"self", "device", "dtype", "inplace"}
+_NOT_ARGUMENTS = {"self", "device", "dtype"}
 _LARGEST_HEADER = 100_000_000
 
 

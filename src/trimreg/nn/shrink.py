@@ -34,10 +34,13 @@ class Kept:
     unknown: list[str] = field(default_factory=list)
 
 
-def shrink(traced: fx.GraphModule, flow: Flow, by_input: frozenset[str] = frozenset()) -> dict[str, Kept]:
+def shrink(
+    traced: fx.GraphModule, flow: Flow, by_input: frozenset[str] = frozenset(), asked=frozenset()
+) -> dict[str, Kept]:
     """Shrink ``traced`` in place; what stays of each layer by name.
 
     ``by_input``: layers whose size is counted by inputs. They always get exactly the inputs that they read.
+    ``asked``: layers to answer for, also if they are gone because their result reaches no output.
     """
     kept = {
         name: Kept(held_by=[reason], unknown=[reason] if unknown else [])
@@ -65,6 +68,9 @@ def shrink(traced: fx.GraphModule, flow: Flow, by_input: frozenset[str] = frozen
     remove_dead_steps(traced.graph, traced)
     traced.graph.lint()
     traced.delete_all_unused_submodules()
+    here = {name for name, _ in traced.named_modules()}
+    for name in set(asked) - here:
+        kept[name] = Kept(*[torch.arange(0)] * 3)  # its result reaches no output
     traced.recompile()
     return kept
 
@@ -244,6 +250,9 @@ def _attention_stays(node: fx.Node, module: nn.MultiheadAttention) -> str:
         return "add_bias_kv or add_zero_attn"
     if any(user.target is not operator.getitem or user.args[1] != 0 for user in node.users):
         return "its attention weights are used"
+    mask = node.args[5] if len(node.args) > 5 else node.kwargs.get("attn_mask")
+    if isinstance(mask, fx.Node) and len(mask.meta["shape"]) == 3:
+        return "its mask, which is another for every head"
     shapes = [x.meta["shape"] for x in node.args[:3] if isinstance(x, fx.Node)]
     if len(shapes) < 3 or any(len(shape) != 3 for shape in shapes):
         return "its input is not (batch, steps, width)"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, fx, nn
 
-from trimreg.nn.catalog import in_place
+from trimreg.nn.catalog import in_place, role_of_call, role_of_module
 from trimreg.nn.masking import moved
 from trimreg.nn.spaces import ExportError
 
@@ -48,11 +48,12 @@ def trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
         for node in list(graph.nodes):  # the defaults are built in
             if node.op == "call_function" and getattr(node.target, "__name__", "") == "_assert_is_none":
                 graph.erase_node(node)
+        remove_dead_steps(graph, model)  # and with them the checks that a default was not changed
         unused = [node for node in graph.nodes if node.op == "placeholder"][len(inputs) :]
         for node in unused:
             if not node.users:
                 graph.erase_node(node)
-        remove_dead_steps(graph, model)
+        _put_input_first(graph, model)
         traced = fx.GraphModule(model, graph)
     except Exception as failure:
         raise TracingFailed(
@@ -60,8 +61,21 @@ def trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
             "it without branches on values, or use method='dependency'"
         ) from failure
     with torch.no_grad():
-        _Recorder(traced).run(*inputs)
+        _Recorder(traced).run(*moved(inputs))
     return traced
+
+
+def _put_input_first(graph: fx.Graph, model: nn.Module) -> None:
+    """Known steps that were given their tensor by name, ``F.relu(input=x)``, get it as first argument."""
+    for node in graph.nodes:
+        if node.args or node.op not in ("call_module", "call_function"):
+            continue
+        module = model.get_submodule(node.target) if node.op == "call_module" else None
+        role = role_of_call(node.target) if module is None else role_of_module(module)
+        for name in ("input", "tensors"):
+            if role is not None and name in node.kwargs:
+                node.args = (node.kwargs[name],)
+                node.kwargs = {key: value for key, value in node.kwargs.items() if key != name}
 
 
 def remove_dead_steps(graph: fx.Graph, model: nn.Module) -> None:
@@ -118,7 +132,7 @@ def outputs_of(model: nn.Module, inputs: tuple):
             handles.append(module.register_forward_hook(leaves(name)))
     try:
         with torch.no_grad():
-            return model(*inputs)
+            return model(*moved(inputs))
     except Exception as failure:
         shapes = ", ".join(str(tuple(x.shape)) for x in inputs if isinstance(x, Tensor))
         raise ValueError(
@@ -183,12 +197,11 @@ def checked_difference(masked: nn.Module, small: nn.Module, inputs: tuple) -> fl
     again in double precision: rounding vanishes there, a mistake does not.
     """
     with torch.no_grad():
-        found = relative_difference(masked(*inputs), small(*inputs))
+        found = relative_difference(masked(*moved(inputs)), small(*moved(inputs)))
         if found <= TOLERANCE:
             return found
         pair = [copy.deepcopy(network).double() for network in (masked, small)]
-        exact = moved(inputs, dtype=torch.float64)
-        found = relative_difference(pair[0](*exact), pair[1](*exact))
+        found = relative_difference(*(network(*moved(inputs, dtype=torch.float64)) for network in pair))
     if not found <= TOLERANCE:
         raise ExportError(
             f"the exported network differs from the masked one by {found:.1e} relative, where at most "
@@ -206,7 +219,7 @@ def _where(masked: nn.Module, small: nn.Module, inputs: tuple) -> str:
     for network in (trace(masked, inputs), small):
         recorder = _Recorder(network)
         with torch.no_grad():
-            recorder.run(*inputs)
+            recorder.run(*moved(inputs))
         runs.append({node.name: value for node, value in recorder.env.items()})
     for name, value in runs[0].items():
         other = runs[1].get(name)

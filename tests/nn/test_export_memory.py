@@ -1,0 +1,304 @@
+"""Exports of networks that write in place, share weights, pass tensors by name or leave layers unused."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from trimreg.nn.bayes import BayesLinear
+from trimreg.nn.exporting import export
+from trimreg.nn.penalty import TrimmedGroupL1
+from trimreg.nn.serialize import load
+from trimreg.nn.spaces import ExportError
+from trimreg.nn.tracing import relative_difference
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
+class Net(nn.Module):
+    """Layers by name and a forward given as a function."""
+
+    def __init__(self, forward, **layers):
+        super().__init__()
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+        self.steps = forward
+
+    def forward(self, x):
+        return self.steps(self, x)
+
+
+def exported(model, keep, *examples, groups="auto", **options):
+    """Export on the first example and hold the result against the finalized original on all of them."""
+    penalty = TrimmedGroupL1(model, keep=keep, groups=groups)
+    small = export(model, penalty, examples[0], repeats=0, **options)
+    penalty.finalize_()
+    for x in examples:
+        with torch.no_grad():
+            want, got = copy.deepcopy(model).eval()(x.clone()), small.model(x.clone())
+        assert relative_difference(want, got) <= 1e-5
+    assert small.report.parameters[1] <= small.report.parameters[0]
+    return small
+
+
+def physical(small):
+    return {layer.name: layer.physical for layer in small.report.layers}
+
+
+# -- in place -----------------------------------------------------------------------------------------------
+
+
+def _both_read(m, x):
+    h = m.a(x)
+    return m.b(m.act(h)) + m.c(h)
+
+
+def _no_result(m, x):
+    h = m.a(x)
+    m.act(h)
+    return m.b(h)
+
+
+@pytest.mark.parametrize("steps", [_both_read, _no_result])
+def test_steps_in_place_come_back_from_a_file_in_place(steps, tmp_path):
+    model = Net(steps, a=nn.Linear(6, 5), act=nn.ReLU(inplace=True), b=nn.Linear(5, 2), c=nn.Linear(5, 2))
+    x = torch.randn(4, 6)
+    small = exported(model, {"b": 3}, x)
+    small.save(tmp_path / "net")
+    with torch.no_grad():
+        assert torch.equal(load(tmp_path / "net")(x), small.model(x))
+
+
+@pytest.mark.parametrize(
+    "alias",
+    [
+        nn.Dropout().eval(),
+        nn.Identity(),
+        lambda h: h.view(-1, 5),
+        lambda h: h.transpose(0, 1),
+        lambda h: h[:, :],
+        lambda h: h.chunk(2, 1)[0],
+        lambda h: h.detach(),
+        lambda h: h.contiguous(),
+        F.relu_,
+    ],
+    ids=["dropout", "identity", "view", "transpose", "item", "chunk", "detach", "contiguous", "in place"],
+)
+@pytest.mark.parametrize("write_to_alias", [True, False])
+def test_writing_into_a_tensor_changes_all_that_share_its_memory(alias, write_to_alias):
+    def steps(m, x):
+        h = m.a(x)
+        same = m.alias(h) if "alias" in dict(m.named_children()) else alias(h)
+        (same if write_to_alias else h).sigmoid_()
+        return m.b(h) + same.mean()
+
+    layers = {"alias": alias} if isinstance(alias, nn.Module) else {}
+    model = Net(steps, a=nn.Linear(6, 5), b=nn.Linear(5, 2), **layers)
+    exported(model, {"a": 3}, torch.randn(4, 6), groups="out", strict=False)
+
+
+def test_what_was_read_before_the_write_is_still_cut():
+    def steps(m, x):
+        h = torch.sigmoid(m.a(x))
+        return m.b(h) + m.c(F.relu(h))
+
+    model = Net(steps, a=nn.Linear(6, 5), b=nn.Linear(5, 2), c=nn.Linear(5, 2))
+    assert physical(exported(model, {"a": 3}, torch.randn(4, 6), groups="out")) == {"a": 3}
+
+
+def test_a_network_may_write_into_its_input():
+    layers = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+    model = Net(lambda m, x: m.net(x.sigmoid_()), net=layers)
+    x = torch.randn(3, 4)
+    before = x.clone()
+    small = exported(model, {"net.2": 2}, x)
+    assert torch.equal(x, before)
+    assert torch.equal(small.example[0], before)
+    penalty = TrimmedGroupL1(model, keep={"net.2": 2})
+    timed = export(model, penalty, x, repeats=2)
+    by_graph = export(model, penalty, x, repeats=0, method="dependency")
+    assert torch.equal(x, before)
+    assert torch.equal(timed.example[0], before)
+    assert physical(by_graph) == {"net.2": 2}
+
+
+# -- weights that are used twice ----------------------------------------------------------------------------
+
+
+def test_a_weight_that_a_function_reads_as_well_stays_whole():
+    model = Net(
+        lambda m, x: F.linear(torch.relu(m.a(x)), m.a.weight.t()) + m.c(torch.tanh(m.b(x))),
+        a=nn.Linear(6, 5),
+        b=nn.Linear(6, 4),
+        c=nn.Linear(4, 6),
+    )
+    small = exported(model, {"a": 3, "c": 2}, torch.randn(4, 6))
+    assert physical(small) == {"a": 6, "c": 2}
+    assert "shares its weights" in small.report.layers[0].note
+
+
+def test_layers_with_one_weight_stay_tied():
+    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 2))
+    model[2].weight = model[0].weight
+    small = exported(model, {"4": 5}, torch.randn(4, 6))
+    assert small.report.parameters == (62, 60)
+    assert small.model.get_parameter("2.weight") is small.model.get_parameter("0.weight")
+
+
+def test_a_norm_without_weights_that_is_called_twice_stays_whole():
+    model = Net(
+        lambda m, x: m.c(m.norm(m.b(torch.relu(m.norm(m.a(x)))))),
+        a=nn.Linear(4, 6),
+        norm=nn.BatchNorm1d(6, affine=False),
+        b=nn.Linear(6, 6),
+        c=nn.Linear(6, 2),
+    )
+    model(torch.randn(20, 4))
+    exported(model, {"b": 2, "c": 3}, torch.randn(5, 4))
+
+
+def test_a_bayesian_layer_of_two_names_becomes_one_plain_layer():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = BayesLinear(6, 6)
+            self.b, self.c = self.a, nn.Linear(6, 2)
+
+        def forward(self, x):
+            return self.c(torch.relu(self.b(torch.relu(self.a(x)))))
+
+    small = exported(Twice(), {"c": 3}, torch.randn(4, 6))
+    assert small.report.parameters == (42 + 14, 42 + 8)
+
+
+# -- how steps are called -----------------------------------------------------------------------------------
+
+
+def test_tensors_may_be_given_by_name():
+    def steps(m, x):
+        x = F.max_pool2d(input=m.norm(input=m.a(input=x)), kernel_size=2)
+        both = torch.cat(
+            tensors=[torch.flatten(input=x, start_dim=1), torch.mean(input=x, dim=(2, 3))], dim=1
+        )
+        return m.b(input=F.relu(input=both))
+
+    model = Net(steps, a=nn.Conv2d(3, 6, 3), norm=nn.BatchNorm2d(6), b=nn.Linear(60, 2))
+    assert physical(exported(model, {"a": 2}, torch.randn(4, 3, 8, 8))) == {"a": 2}
+
+
+def test_numbers_that_the_network_computes_are_no_constants():
+    model = Net(lambda m, x: m.b(m.a(x).clamp(max=x.size(0) * 0.1)), a=nn.Linear(4, 6), b=nn.Linear(6, 2))
+    small = exported(model, {"b": 3}, torch.randn(5, 4), torch.randn(2, 4))
+    assert physical(small) == {"b": 3}
+    exported(model, {"a": 3}, torch.randn(5, 4), torch.randn(2, 4), groups="out")
+
+
+def test_optional_inputs_are_built_in_to_the_file(tmp_path):
+    class Optional(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 6), nn.Linear(6, 2)
+
+        def forward(self, x, scale=2.0, shifted=True, mask=None):
+            x = torch.relu(self.a(x)) * scale
+            return self.b(x + 1 if shifted else x)
+
+    x = torch.randn(3, 4)
+    small = exported(Optional(), {"b": 2}, x)
+    small.save(tmp_path / "net")
+    with torch.no_grad():
+        assert torch.equal(load(tmp_path / "net")(x), small.model(x))
+
+
+def test_several_sizes_read_at_once_hold_the_width():
+    def steps(m, x):
+        h = m.a(x)
+        return m.b(torch.relu(h)) + torch.ones(h.shape[1:]).sum()
+
+    exported(Net(steps, a=nn.Linear(4, 6), b=nn.Linear(6, 2)), {"b": 2}, torch.randn(3, 4), strict=False)
+
+
+def test_names_with_dashes_and_blanks_are_saved(tmp_path):
+    layers = nn.ModuleDict({"first-one": nn.Linear(4, 6), "the next": nn.Linear(6, 2)})
+    model = Net(lambda m, x: m.all["the next"](torch.tanh(m.all["first-one"](x))), all=layers)
+    x = torch.randn(3, 4)
+    small = exported(model, {"all.the next": 2}, x)
+    small.save(tmp_path / "net")
+    with torch.no_grad():
+        assert torch.equal(load(tmp_path / "net")(x), small.model(x))
+
+
+def test_a_layer_that_reaches_no_output_is_gone_and_no_error():
+    def steps(m, x):
+        h = torch.relu(m.a(x))
+        m.aside(h)
+        return m.b(h)
+
+    model = Net(steps, a=nn.Linear(4, 6), aside=nn.Linear(6, 3), unused=nn.Conv2d(2, 2, 1), b=nn.Linear(6, 2))
+    small = exported(model, {"aside": 2, "unused": 1, "b": 3}, torch.randn(3, 4))
+    assert physical(small) == {"aside": 0, "unused": 0, "b": 3}
+    assert small.report.size == "2-1-3"
+
+
+# -- constants over space, masks, types ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "over_space",
+    [
+        lambda: nn.Conv2d(6, 6, 3, padding=1, groups=6),
+        lambda: nn.AvgPool2d(3, 2, padding=1),
+        lambda: nn.AvgPool2d(2, ceil_mode=True, divisor_override=3),
+    ],
+    ids=["depthwise", "mean", "divisor"],
+)
+def test_what_is_constant_on_one_pixel_only_is_no_constant(over_space):
+    model = Net(
+        lambda m, x: m.b(m.over(torch.sigmoid(m.a(x))).mean((2, 3))),
+        a=nn.Conv2d(3, 6, 2, stride=2),
+        over=over_space(),
+        b=nn.Linear(6, 2),
+    )
+    size = 4 if getattr(model.over, "ceil_mode", False) else 2
+    exported(model, {"a": 3}, torch.randn(4, 3, size, size), torch.randn(2, 3, 14, 10))
+
+
+def test_pooling_over_the_channels_is_not_known():
+    def network():
+        return Net(
+            lambda m, x: m.b(F.max_pool2d(m.a(x), 2).flatten(1)), a=nn.Conv1d(3, 6, 3), b=nn.Linear(9, 2)
+        )
+
+    x = torch.randn(4, 3, 8)
+    with pytest.raises(ExportError, match="max_pool2d"):
+        exported(network(), {"a": 3}, x)
+    assert physical(exported(network(), {"a": 3}, x, strict=False)) == {"a": 6}
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.float32])
+def test_heads_with_masks_of_their_own_stay(kind):
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 4, batch_first=True)
+
+        def forward(self, x, mask):
+            return self.attention(x, x, x, attn_mask=mask, need_weights=False)[0]
+
+    model = Masked()
+    mask = torch.randn(12, 5, 5)
+    example = torch.randn(3, 5, 8), mask > 1 if kind is torch.bool else mask
+    small = export(model, TrimmedGroupL1(model, keep={"attention": 2}), example, repeats=0)
+    assert physical(small) == {"attention": 4}
+    assert "every head" in small.report.layers[0].note
+
+
+def test_a_network_of_two_types_is_exported_in_single_precision():
+    model = nn.Sequential(nn.Linear(4, 6).bfloat16(), nn.ReLU(), nn.Linear(6, 2))
+    small = export(model, TrimmedGroupL1(model, keep={"2": 3}), torch.randn(3, 4).bfloat16(), repeats=1)
+    assert small.model(*small.example).dtype == torch.float32
