@@ -7,6 +7,7 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from trimreg.nn import Ramp, TrimmedGroupL1, layer_groups
 from trimreg.nn.ensemble import EnsembleConv2d
@@ -315,3 +316,64 @@ def test_a_copy_looks_at_its_inputs_once(copied):
     train(other, again, 3)
     train(model, optimizer, 3)
     assert torch.equal(its.layers["0"].score.value, penalty.layers["0"].score.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("weight", "gradient"), [(0.01, 1e-6), (10.0, 1e3)])
+def test_products_of_half_precision_neither_vanish_nor_overflow(dtype, weight, gradient):
+    layer = nn.Linear(3, 300, bias=False).to(dtype)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.0)
+    penalty = TrimmedGroupL1(layer, {"": 2}, rank_by="taylor")
+    penalty.attach(optimizer)
+    layer.weight.data.fill_(weight)
+    layer.weight.grad = torch.full_like(layer.weight, gradient) * torch.tensor([1, 2, 4]).to(dtype)
+    expected = (1 - MEMORY) * (layer.weight.float() * layer.weight.grad).sum(0).square().detach()
+    penalty.layers[""].score.value.zero_()
+    optimizer.step()
+    torch.testing.assert_close(penalty.layers[""].score.value, expected)
+    assert penalty.kept()[""].tolist() == [False, True, True]
+
+
+def test_a_sparse_gradient_is_scored_as_a_dense_one():
+    found = []
+    for sparse in (False, True):
+        torch.manual_seed(0)
+        layer = nn.Embedding(10, 3, sparse=sparse)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        penalty = TrimmedGroupL1(layer, {"": 2}, rank_by="taylor")
+        penalty.attach(optimizer)
+        layer(torch.tensor([1, 5, 5, 7])).square().sum().backward()
+        optimizer.step()
+        found.append((penalty.layers[""].score.value, layer.weight.detach()))
+        assert int((layer.weight.norm(dim=1) > 0).sum()) == 2
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_ranking_by_gradients_takes_few_operations_a_layer():
+    counted = {}
+    for rank_by in ("norm", "taylor"):
+        for layers in (2, 6):
+            model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(layers)))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.0, foreach=True)
+            penalty = TrimmedGroupL1(model, {"*": 4}, rank_by=rank_by)
+            penalty.attach(optimizer)
+            for parameter in model.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+            optimizer.step()
+            with Counted() as counter:
+                optimizer.step()
+            counted[rank_by, layers] = counter.total
+    each = {rank_by: (counted[rank_by, 6] - counted[rank_by, 2]) / 4 for rank_by in ("norm", "taylor")}
+    assert each["taylor"] <= each["norm"] + 6
+    assert counted["taylor", 2] - counted["norm", 2] <= 2 * 6
+
+
+class Counted(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.total += 1
+        return function(*args, **(kwargs or {}))

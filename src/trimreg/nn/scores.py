@@ -3,7 +3,7 @@ r"""What groups are ranked by, where that is not their norm.
 The penalty frees the h groups that matter most. Their norm is what the paper takes. Two others look at what a
 group does in the network, as running means with memory m,
 
-.. math:: s_g \leftarrow m s_g + (1 - m)\, v_g,
+.. math:: s_g \leftarrow m s_g + (1 - m)\, v_g, \qquad s_g = 1 \text{ at first},
 
 - "taylor": :math:`v_g = \langle \theta_g, \nabla_g L \rangle^2`, the square of what the loss would change to
   first order if the group were cut (Molchanov et al. 2019, "Importance estimation for neural network
@@ -67,10 +67,9 @@ class ScoredGroups(LayerGroups):
     score: Running | None = field(default=None, compare=False)
 
     def importance(self, out: Tensor | None = None) -> Tensor:
-        found = self.score.value.sqrt()
-        if self.rank_by == "activity":
-            found = found * self.norms().detach()
-        return found if out is None else out.copy_(found)
+        if self.rank_by == "taylor":
+            return torch.sqrt(self.score.value, out=out)
+        return torch.mul(self.score.value.sqrt(), self.norms().detach(), out=out)
 
     def watch(self, optimizer: torch.optim.Optimizer):
         """Keep the score up to date while training; returns the handle of the hook."""
@@ -116,11 +115,14 @@ class ScoredGroups(LayerGroups):
         gradients = [slab.tensor().grad for slab in self.counted]
         if any(gradient is None for gradient in gradients):
             return
-        total = 0.0
+        dtype, parts = self.score.value.dtype, []
         for slab, gradient in zip(self.counted, gradients, strict=True):
-            product = self.view(slab, slab.tensor().detach() * gradient)
+            gradient = gradient.to_dense() if gradient.is_sparse else gradient
+            # In half precision a product of the two underflows.
+            product = self.view(slab, slab.tensor().detach().to(dtype) * gradient)
             axes = self.inner_axes(slab, product)
-            total = total + (product.sum(axes) if axes else product).to(self.score.value.dtype)
+            parts.append(product.sum(axes) if axes else product)
+        total = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
         # A fused optimizer is handed the gradients of a scaled loss, and those of a step that it then skips.
         scale, found_inf = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
         if scale is not None:
