@@ -302,3 +302,110 @@ def test_a_network_of_two_types_is_exported_in_single_precision():
     model = nn.Sequential(nn.Linear(4, 6).bfloat16(), nn.ReLU(), nn.Linear(6, 2))
     small = export(model, TrimmedGroupL1(model, keep={"2": 3}), torch.randn(3, 4).bfloat16(), repeats=1)
     assert small.model(*small.example).dtype == torch.float32
+
+
+# -- once more, and what else may be in the way -------------------------------------------------------------
+
+
+def test_an_exported_network_can_be_pruned_and_exported_again(tmp_path):
+    model = nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1), nn.Sigmoid(), nn.Conv2d(6, 5, 3, padding=1), nn.GELU(), nn.Flatten(),
+        nn.Linear(320, 8), nn.Tanh(), nn.Linear(8, 2),
+    )  # fmt: skip
+    x = torch.randn(4, 3, 8, 8)
+    once = exported(model, {"0": 4, "2": 4, "5": 100}, x)
+    kinds = {type(module).__name__ for module in once.model.modules()}
+    assert {"Plane", "Gather"} <= kinds
+    twice = exported(once.model, {"0": 2, "7": 3}, x)
+    assert physical(twice) == {"0": 2, "7": 3}
+    thrice = exported(twice.model, {"5": 20}, x, torch.randn(2, 3, 8, 8))
+    assert thrice.report.parameters[1] < twice.report.parameters[1] < once.report.parameters[1]
+    thrice.save(tmp_path / "net")
+    with torch.no_grad():
+        assert torch.equal(load(tmp_path / "net")(x), thrice.model(x))
+
+
+def test_channels_of_a_layer_with_a_plane_leave_with_it():
+    model = nn.Sequential(
+        nn.Conv2d(3, 6, 3), nn.Sigmoid(), nn.Conv2d(6, 5, 3, padding=1), nn.Tanh(), nn.Conv2d(5, 2, 1)
+    )
+    once = exported(model, {"0": 4}, torch.randn(4, 3, 8, 8))
+    inputs = torch.randn(4, 3, 8, 8), torch.randn(2, 3, 6, 9)
+    twice = exported(once.model, {"4": 3}, *inputs, groups="in")  # three are read: so the other two leave
+    (plane,) = [module for module in twice.model.modules() if type(module).__name__ == "Plane"]
+    assert physical(twice) == {"4": 3}
+    assert twice.model.get_submodule("2").out_channels == 3
+    assert plane.weight.shape == (3, 1, 3, 3)
+
+
+def test_indices_of_torch_pruning_that_do_not_fit_are_not_followed():
+    pytest.importorskip("torch_pruning")
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 8), nn.Linear(8, 2))
+    x = torch.randn(4, 3, 8, 8)
+    once = exported(model, {"0": 3, "3": 20}, x)
+    exported(once.model, {"0": 2, "3": 5}, x, method="dependency")
+
+
+def test_rows_under_a_largest_norm_stay_whole():
+    model = Net(lambda m, x: m.b(m.a(x).mean(1)), a=nn.Embedding(12, 6, max_norm=1.0), b=nn.Linear(6, 2))
+    small = exported(model, {"a": 5, "b": 3}, torch.randint(0, 12, (4, 3)))
+    assert physical(small) == {"a": 12, "b": 3}
+    assert small.report.layers[0].note == "held by its max_norm"
+
+
+def test_a_reason_is_named_once():
+    model = Net(lambda m, x: m.b(torch.fft.fft(m.a(x)).real), a=nn.Linear(4, 6), b=nn.Linear(6, 2))
+    small = exported(model, {"a": 3}, torch.randn(3, 4), groups="out", strict=False)
+    assert small.report.layers[0].note == "held by fft_fft"
+
+
+def test_what_was_frozen_stays_frozen():
+    model = nn.Sequential(nn.Embedding(9, 6), nn.Linear(6, 5), nn.Sigmoid(), nn.Linear(5, 2)).requires_grad_(
+        False
+    )
+    model[1].weight.requires_grad_(True)
+    small = exported(model, {"1": 4}, torch.randint(0, 9, (4,)))
+    cut = export(model, None, torch.randint(0, 9, (4,)), repeats=0)
+    for network in (small.model, cut.model):
+        assert [name for name, p in network.named_parameters() if p.requires_grad] == ["1.weight"]
+
+
+def test_a_hook_that_changes_a_layer_is_named():
+    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+    model[0].register_forward_hook(lambda module, inputs, result: result * 2)
+    with pytest.raises(ExportError, match=r"forward hook changes them \(on '0'\)"):
+        export(model, TrimmedGroupL1(model, keep={"2": 3}), torch.randn(3, 4), repeats=0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+    model[0].register_forward_hook(lambda module, inputs, result: None)
+    assert physical(exported(model, {"2": 3}, torch.randn(3, 4))) == {"2": 3}
+
+
+def test_any_number_of_inputs_cannot_be_saved(tmp_path):
+    class Any(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 6), nn.Linear(6, 2)
+
+        def forward(self, *inputs):
+            return self.b(torch.relu(self.a(inputs[0])))
+
+    small = exported(Any(), {"b": 3}, torch.randn(3, 4))
+    with pytest.raises(ValueError, match="any number of tensors"):
+        small.save(tmp_path / "net")
+
+
+def test_outputs_that_carry_gradients_are_compared():
+    one = torch.ones(2, requires_grad=True)
+    assert relative_difference(one, one * 1.5) == 0.5
+
+
+def test_torch_pruning_may_count_channels_that_a_broadcast_makes():
+    pytest.importorskip("torch_pruning")
+    model = Net(
+        lambda m, x: m.b((m.a(x) * m.norm(x)).mean((2, 3))),
+        norm=nn.BatchNorm2d(1),
+        a=nn.Conv2d(1, 7, 3, padding=1),
+        b=nn.Linear(7, 2),
+    )
+    model(torch.randn(8, 1, 5, 5))
+    exported(model, {"a": 3, "b": 4}, torch.randn(4, 1, 5, 5), method="dependency")

@@ -32,10 +32,9 @@ MIXING_MODULES = (
     nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
     nn.Softmax, nn.LogSoftmax, nn.Softmin, nn.Softmax2d,
 )  # fmt: skip
-OTHER_MODULES = (
-    nn.Flatten, nn.Embedding, nn.MultiheadAttention,
-    slim.Gather, slim.Plane, slim.MappedEmbedding, slim.SlimAttention,
-)  # fmt: skip
+#: What an export makes.
+SLIM_MODULES = (slim.Gather, slim.Plane, slim.MappedEmbedding, slim.SlimAttention)
+OTHER_MODULES = (nn.Flatten, nn.Embedding, nn.MultiheadAttention, *SLIM_MODULES)
 
 _ROLES = {
     "pointwise": """
@@ -112,7 +111,8 @@ def role_of_module(module: nn.Module) -> str | None:
         ("mix", (*LINEAR, nn.modules.linear.NonDynamicallyQuantizableLinear)),
         ("norm", BATCH_NORMS),
         ("pointwise", POINTWISE_MODULES),
-        ("mixing", MIXING_MODULES),
+        ("plane", (slim.Plane,)),
+        ("mixing", (*MIXING_MODULES, *SLIM_MODULES)),
         ("reshape", (nn.Flatten,)),
         ("embedding", (nn.Embedding,)),
         ("attention", (nn.MultiheadAttention,)),

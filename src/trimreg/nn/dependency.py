@@ -58,8 +58,7 @@ def shrink_by_dependency(
         cut = _removable(graph, module, slab.axis)
         if cut:
             backup = copy.deepcopy(model)
-            graph.get_pruning_group(module, _pruner(graph, module, slab.axis), cut).prune()
-            if _difference(model, inputs, wanted) > TOLERANCE:
+            if not _pruned(graph, module, slab.axis, cut) or _difference(model, inputs, wanted) > TOLERANCE:
                 model = backup
                 graph = _built(model, inputs)
         # Only the number matters: which ones they were is not known any more once layers have shrunk twice.
@@ -101,6 +100,15 @@ def _pruner(graph, module: nn.Module, axis: int):
     return layer.prune_in_channels if axis == 1 else layer.prune_out_channels
 
 
+def _pruned(graph, module: nn.Module, axis: int, cut: list[int]) -> bool:
+    """Cut groups with all that hangs on them; False if the graph's indices do not fit the network."""
+    try:
+        graph.get_pruning_group(module, _pruner(graph, module, axis), cut).prune()
+    except (IndexError, RuntimeError):
+        return False
+    return True
+
+
 def _removable(graph, module: nn.Module, axis: int) -> list[int]:
     """Zero groups of a layer that can go with all that hangs on them; never all groups."""
     others = tuple(d for d in range(module.weight.dim()) if d != axis)
@@ -119,12 +127,16 @@ def _exact(graph, group) -> bool:
         if type(module) in _WEIGHTED:
             gives = graph.is_out_channel_pruning_fn(dependency.handler)
             weight = module.weight.detach()
+            if max(index, default=0) >= weight.shape[0 if gives else 1]:
+                return False  # the graph may count channels that are not there, as behind a gather
             if not gives:
                 unread &= not bool(weight[:, index].ne(0).any())
                 continue
             made_zero &= not bool(weight[index].ne(0).any())
             made_zero &= module.bias is None or not bool(module.bias.detach()[index].ne(0).any())
         elif type(module) in _NORMS and module.running_mean is not None:
+            if max(index, default=0) >= module.num_features:
+                return False
             shift = -module.running_mean * (module.running_var + module.eps).rsqrt()
             if module.affine:
                 shift = shift * module.weight.detach() + module.bias.detach()

@@ -184,5 +184,6 @@ def _size(name: str, asked: Asked, kept: Kept | None, strict: bool) -> LayerSize
             f"layer {name!r}: {physical - asked.kept} of its cut groups cannot be taken out because of "
             f"{', '.join(kept.unknown)}, which the export does not know; with strict=False they stay as zeros"
         )
-    note = f"held by {', '.join(kept.held_by + kept.unknown) or 'a sum with channels that stay'}"
+    reasons = dict.fromkeys(kept.held_by + kept.unknown)  # each once
+    note = f"held by {', '.join(reasons) or 'a sum with channels that stay'}"
     return LayerSize(name, groups.kind, groups.count, asked.kept, physical, note)

@@ -181,6 +181,11 @@ class Flow:
         self.followers.append((node, module, result))
         return result
 
+    def _visit_plane(self, node, module, label) -> Channels:
+        target = self._fresh(module.weight.shape[0], 1)  # of its input only the size of the image matters
+        self.followers.append((node, module, target))
+        return target
+
     def _visit_norm(self, node, module, label) -> Channels | None:
         source = self.at[node.args[0]]
         if source is None or source.axis != 1 or module.running_mean is None:
@@ -390,6 +395,8 @@ class Flow:
 
     def _visit_embedding(self, node, module, label) -> Channels:
         target = self._fresh(module.embedding_dim, len(node.meta["shape"]) - 1)
+        if module.max_norm is not None:  # the norm of a row is that of all its entries
+            self.spaces.hold(target.space, f"max_norm of {label}")
         self.embeddings.append((node, module, target))
         return target
 

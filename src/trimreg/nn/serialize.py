@@ -110,6 +110,8 @@ def describe(model: fx.GraphModule) -> dict:
                 raise ValueError(f"step {node.name!r} calls {node.target}, which cannot be saved")
         elif node.op == "call_method" and target not in METHODS:
             raise ValueError(f"step {node.name!r} calls the method {target!r}, which cannot be saved")
+        elif node.op == "placeholder" and target.startswith("*"):
+            raise ValueError(f"the input {target!r} stands for any number of tensors, which cannot be saved")
         steps.append(
             {
                 "op": node.op,

@@ -78,6 +78,9 @@ def shrink(
 def _put(traced: fx.GraphModule, name: str, module: nn.Module) -> None:
     old = traced.get_submodule(name)
     parent, _, leaf = name.rpartition(".")
+    trained = {part: p.requires_grad for part, p in old.named_parameters()}
+    for part, parameter in module.named_parameters():
+        parameter.requires_grad_(trained.get(part, any(trained.values())))  # what was frozen stays so
     setattr(traced.get_submodule(parent), leaf, module.train(old.training))
 
 
@@ -159,10 +162,12 @@ def _like(module: nn.Module, weight: Tensor, bias: Tensor | None, groups: int = 
 
 
 def _take_channels(module: nn.Module, present: Tensor) -> nn.Module:
-    """A batch norm, depthwise convolution or PReLU of the channels ``present``."""
+    """A batch norm, depthwise convolution, plane or PReLU of the channels ``present``."""
     if isinstance(module, CONVOLUTIONS):
         bias = None if module.bias is None else module.bias[present]
         return _like(module, module.weight[present], bias, groups=present.numel())
+    if isinstance(module, Plane):
+        return Plane(module.weight[present], module.stride, module.padding, module.dilation)
     if isinstance(module, nn.PReLU):
         made = nn.PReLU(present.numel(), dtype=module.weight.dtype)
         made.weight.copy_(module.weight[present])
@@ -191,7 +196,7 @@ def _shrink_embedding(traced: fx.GraphModule, flow: Flow, node, module, channels
     table = module.weight[:, columns]
     rows = table.ne(0).any(1).nonzero().flatten()
     if module.max_norm is not None:
-        return Kept(rows=torch.arange(module.num_embeddings), held_by=["max_norm"])
+        return Kept(rows=torch.arange(module.num_embeddings), held_by=["its max_norm"])
     if rows.numel() < module.num_embeddings - 1:  # one row of zeros stays anyway
         place = torch.full((module.num_embeddings,), rows.numel())
         place[rows] = torch.arange(rows.numel())

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, fx, nn
 
-from trimreg.nn.catalog import in_place, role_of_call, role_of_module
+from trimreg.nn.catalog import SLIM_MODULES, in_place, role_of_call, role_of_module
 from trimreg.nn.masking import moved
 from trimreg.nn.spaces import ExportError
 
@@ -44,7 +44,7 @@ def trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
         )
     defaults = {p.name: p.default for p in left_out if p.default is not p.empty}
     try:
-        graph = fx.Tracer().trace(model, concrete_args=defaults or None)
+        graph = _Tracer().trace(model, concrete_args=defaults or None)
         for node in list(graph.nodes):  # the defaults are built in
             if node.op == "call_function" and getattr(node.target, "__name__", "") == "_assert_is_none":
                 graph.erase_node(node)
@@ -63,6 +63,13 @@ def trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
     with torch.no_grad():
         _Recorder(traced).run(*moved(inputs))
     return traced
+
+
+class _Tracer(fx.Tracer):
+    """The layers of an exported network are steps as well, so that it can be pruned and exported again."""
+
+    def is_leaf_module(self, module: nn.Module, name: str) -> bool:
+        return type(module) in SLIM_MODULES or super().is_leaf_module(module, name)
 
 
 def _put_input_first(graph: fx.Graph, model: nn.Module) -> None:
@@ -182,6 +189,7 @@ def relative_difference(one, two) -> float:
     for a, b in zip(ones, twos, strict=True):
         if not a.numel():
             continue
+        a, b = a.detach(), b.detach()
         gap = torch.where(a.eq(b) | (a.isnan() & b.isnan()), 0.0, (a.double() - b.double()).abs())
         finite = a.double()[a.isfinite()].abs()
         scale = float(finite.max()) if finite.numel() else 1.0
@@ -206,9 +214,15 @@ def checked_difference(masked: nn.Module, small: nn.Module, inputs: tuple) -> fl
         raise ExportError(
             f"the exported network differs from the masked one by {found:.1e} relative, where at most "
             f"{TOLERANCE:.0e} is allowed{_where(masked, small, inputs)}; this is a fault of the export, or "
-            "the network gives other outputs at every call"
+            f"the network gives other outputs at every call{_hooks(masked)}"
         )
     return found
+
+
+def _hooks(model: nn.Module) -> str:
+    """A hook may change what a layer gives, and layers that are made anew have none."""
+    named = [repr(n) for n, m in model.named_modules() if m._forward_hooks or m._forward_pre_hooks]
+    return f", or a forward hook changes them (on {', '.join(named)}): remove it first" if named else ""
 
 
 def _where(masked: nn.Module, small: nn.Module, inputs: tuple) -> str:
