@@ -253,9 +253,10 @@ def test_a_layer_that_reaches_no_output_is_gone_and_no_error():
     [
         lambda: nn.Conv2d(6, 6, 3, padding=1, groups=6),
         lambda: nn.AvgPool2d(3, 2, padding=1),
+        lambda: nn.AvgPool2d(3, 50, padding=1),  # one window, which sees one pixel or four
         lambda: nn.AvgPool2d(2, ceil_mode=True, divisor_override=3),
     ],
-    ids=["depthwise", "mean", "divisor"],
+    ids=["depthwise", "mean", "one window", "divisor"],
 )
 def test_what_is_constant_on_one_pixel_only_is_no_constant(over_space):
     model = Net(
