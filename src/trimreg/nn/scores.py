@@ -3,13 +3,13 @@ r"""What groups are ranked by, where that is not their norm.
 The penalty frees the h groups that matter most. Their norm is what the paper takes. Two others look at what a
 group does in the network, as running means with memory m,
 
-.. math:: s_g \leftarrow m s_g + (1 - m)\, v_g, \qquad s_g = 1 \text{ at first},
+.. math:: s_g \leftarrow m s_g + (1 - m)\, v_g,
 
 - "taylor": :math:`v_g = \langle \theta_g, \nabla_g L \rangle^2`, the square of what the loss would change to
   first order if the group were cut (Molchanov et al. 2019, "Importance estimation for neural network
-  pruning"). Ranked by :math:`s_g`.
+  pruning"). Ranked by :math:`s_g`, which starts at 0.
 - "activity": :math:`v_g` is the mean square of the unit's input; ranked by :math:`\|\theta_g\| \sqrt{s_g}`,
-  what the unit sends on. For input units; other groups are ranked by their norm.
+  what the unit sends on; :math:`s_g` starts at 1. For input units; other groups are ranked by their norm.
 
 A group that is zero has no product with its gradient, so what was cut stays cut under "taylor"; under
 "activity", as under the norm, it comes back if one step of the optimizer makes it large enough.
@@ -142,13 +142,16 @@ def scored(layer: LayerGroups, rank_by: str) -> LayerGroups:
     >>> from trimreg.nn.scores import scored
     >>> groups = scored(layer_groups("fc", nn.Linear(3, 2)), "taylor")
     >>> groups.importance()
-    tensor([1., 1., 1.])
+    tensor([0., 0., 0.])
     """
     if rank_by == "norm" or (rank_by == "activity" and layer.kind != "in"):
         return layer
     like = layer.slabs[0].tensor()
     dtype = torch.promote_types(like.dtype, torch.float32)
-    score = torch.ones(*layer.replicas, layer.count, dtype=dtype, device=like.device)
+    # From 0: a start of 1 would swallow squares such as 1e-8 in its rounding for hundreds of steps. The score
+    # of inputs starts as if all were alike, so that the norm decides until they are seen.
+    start = 0.0 if rank_by == "taylor" else 1.0
+    score = torch.full((*layer.replicas, layer.count), start, dtype=dtype, device=like.device)
     return ScoredGroups(
         layer.name, layer.module, layer.kind, layer.count, layer.slabs, layer.replicas, rank_by=rank_by,
         score=Running(score),
