@@ -117,9 +117,7 @@ def training_step(name, device, batch, penalty, way):
     optimizer = optimizer_of(name, model, captured)
     attached = None
     if penalty is not None:
-        attached = TrimmedGroupL1(
-            model, halves(model), **PENALTIES[penalty], cuda_graph=way == "default"
-        )
+        attached = TrimmedGroupL1(model, halves(model), **PENALTIES[penalty], cuda_graph=way == "default")
         attached.attach(optimizer)
 
     def step():
