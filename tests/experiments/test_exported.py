@@ -56,6 +56,19 @@ def test_cells_that_are_not_there_are_counted(tmp_path):
     assert (counts.planned, counts.done, counts.missing) == (5, 3, 2)
 
 
+def test_cells_of_another_size_are_left_out(tmp_path):
+    with Store(tmp_path / "results.sqlite") as store:
+        run([TOY], "full", store, n_jobs=1)
+        full = store.frame("toy", provenance=True)
+        run([TOY], "quick", store, n_jobs=1)
+        quick = store.frame("toy", provenance=True)
+    pd.concat([quick, full]).to_parquet(tmp_path / "toy.parquet")
+    found = Exported(tmp_path)
+    assert found.size("toy") == "full"
+    assert (len(found.frame("toy")), len(found.frame("toy", "quick"))) == (5, 3)
+    assert found.counts("toy", "quick").done == 3
+
+
 @pytest.mark.parametrize("kind", ["cut short", "of another"])
 def test_a_file_that_is_no_table_is_named(tmp_path, kind):
     file = tmp_path / "toy.parquet"

@@ -142,3 +142,10 @@ def test_relative_difference_of_nested_outputs():
     assert relative_difference(torch.ones(2), nan) == float("inf")
     assert relative_difference(torch.zeros(2), torch.tensor([0.0, 0.5])) == 0.5
     assert relative_difference(torch.ones(2), torch.ones(1)) == float("inf")
+
+
+@pytest.mark.parametrize("example", ["x", 3.0, (), ("x", None)])
+def test_an_example_without_a_tensor_is_refused(example):
+    model = nn.Sequential(nn.Linear(3, 2))
+    with pytest.raises(TypeError, match="example_input must be a tensor, or a tuple with one in it; got"):
+        export(model, TrimmedGroupL1(model, {"0": 2}), example)

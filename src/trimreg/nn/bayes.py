@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trimreg.nn.bounded import bounded
-from trimreg.nn.copies import conv_arguments, copied_into
+from .bounded import bounded
+from .copies import conv_arguments, copied_into
 
 #: Coefficients of alpha, alpha^2 and alpha^3 in the approximate negative KL divergence (Kingma 2015).
 KL_COEFFICIENTS = (1.16145124, -1.50204118, 0.58629921)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from trimreg.nn.masking import moved
+from .masking import moved
 
 
 def parameters(model: nn.Module) -> int:

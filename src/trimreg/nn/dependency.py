@@ -14,10 +14,10 @@ import warnings
 import torch
 from torch import nn
 
-from trimreg.nn.masking import Asked, moved
-from trimreg.nn.shrink import Kept
-from trimreg.nn.spaces import ExportError
-from trimreg.nn.tracing import TOLERANCE, relative_difference
+from .masking import Asked, moved
+from .shrink import Kept
+from .spaces import ExportError
+from .tracing import TOLERANCE, relative_difference
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trimreg.nn.copies import without_start
-from trimreg.nn.groups import Slab
+from .copies import without_start
+from .groups import Slab
 
 Seeds = Iterable["int | torch.Generator"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trimreg.nn.bayes import BayesConv2d, Bayesian, BayesLinear
-from trimreg.nn.ensemble import EnsembleConv2d, EnsembleLinear, affine
-from trimreg.nn.gates import GatedChannels, GatedInputs, L0Conv2d, L0Linear
+from .bayes import BayesConv2d, Bayesian, BayesLinear
+from .ensemble import EnsembleConv2d, EnsembleLinear, affine
+from .gates import GatedChannels, GatedInputs, L0Conv2d, L0Linear
 
 
 class _EnsembleBayesian(Bayesian):

@@ -13,12 +13,12 @@ from os import PathLike
 import torch
 from torch import Tensor, nn
 
-from trimreg.nn.cost import LayerSize, Report, index_entries, latency, macs, parameters
-from trimreg.nn.flow import Flow
-from trimreg.nn.masking import Asked, masked_copy, moved, refuse_what_has_no_export, unwrapped
-from trimreg.nn.shrink import Kept, shrink
-from trimreg.nn.spaces import ExportError
-from trimreg.nn.tracing import TracingFailed, checked_difference, outputs_of, trace
+from .cost import LayerSize, Report, index_entries, latency, macs, parameters
+from .flow import Flow
+from .masking import Asked, masked_copy, moved, refuse_what_has_no_export, unwrapped
+from .shrink import Kept, shrink
+from .spaces import ExportError
+from .tracing import TracingFailed, checked_difference, outputs_of, trace
 
 _HALF = {torch.float16, torch.bfloat16}
 _METHODS = ("auto", "trace", "dependency")
@@ -35,13 +35,13 @@ class Exported:
     def save(self, path: str | PathLike) -> None:
         """Write weights and architecture to one file, without pickle; see
         :func:`trimreg.nn.serialize.load`."""
-        from trimreg.nn.serialize import save
+        from .serialize import save
 
         save(self.model, path)
 
     def to_onnx(self, path: str | PathLike) -> None:
         """Write the network as ONNX, with a free first axis (the batch) wherever the inputs share one."""
-        from trimreg.nn.serialize import to_onnx
+        from .serialize import to_onnx
 
         to_onnx(self.model, self.example, path)
 
@@ -124,6 +124,9 @@ def export(
             "export needs an example input: a tensor, or a tuple of the model's positional inputs"
         )
     inputs = example_input if isinstance(example_input, tuple) else (example_input,)
+    if not any(isinstance(one, (Tensor, list, tuple, dict)) for one in inputs):
+        kinds = ", ".join(type(one).__name__ for one in inputs)
+        raise TypeError(f"example_input must be a tensor, or a tuple with one in it; got {kinds or '()'}")
     model = unwrapped(model)
     refuse_what_has_no_export(model, penalty)
     masked, asked = masked_copy(model, penalty)
@@ -161,7 +164,7 @@ def _shrunk(
         else:
             by_input = frozenset(name for name, wanted in asked.items() if wanted.slab.axis == 1)
             return traced, shrink(traced, Flow(traced), by_input, frozenset(asked))
-    from trimreg.nn.dependency import shrink_by_dependency
+    from .dependency import shrink_by_dependency
 
     return shrink_by_dependency(copy.deepcopy(masked), asked, inputs)
 

@@ -20,8 +20,8 @@ from collections import Counter
 import torch
 from torch import Tensor, fx, nn
 
-from trimreg.nn.catalog import in_place, may_alias, role_of_call, role_of_module
-from trimreg.nn.spaces import Channels, Link, Mix, Spaces, flattened_range, zero_padded
+from .catalog import in_place, may_alias, role_of_call, role_of_module
+from .spaces import Channels, Link, Mix, Spaces, flattened_range, zero_padded
 
 
 class Flow:

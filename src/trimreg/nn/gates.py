@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trimreg.nn.bounded import bounded
-from trimreg.nn.copies import conv_arguments, copied_into
+from .bounded import bounded
+from .copies import conv_arguments, copied_into
 
 TEMPERATURE, LOW, HIGH = 2 / 3, -0.1, 1.1  # beta, gamma, zeta
 #: The authors' code holds the logits within these bounds, so that no gate is lost for good.

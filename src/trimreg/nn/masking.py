@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from trimreg.nn.groups import LayerGroups, Slab, is_known, layer_groups
+from .groups import LayerGroups, Slab, is_known, layer_groups
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, fx, nn
 
-from trimreg.nn import slim
-from trimreg.nn.catalog import FUNCTIONS, METHODS, MODULES, NAME_OF_FUNCTION
+from . import slim
+from .catalog import FUNCTIONS, METHODS, MODULES, NAME_OF_FUNCTION
 
 VERSION = 1
 KEY = "trimreg.network"

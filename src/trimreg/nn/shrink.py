@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, fx, nn
 
-from trimreg.nn.catalog import CONVOLUTIONS
-from trimreg.nn.flow import Flow
-from trimreg.nn.slim import Gather, MappedEmbedding, Plane, SlimAttention
-from trimreg.nn.spaces import Mix, zero_padded
-from trimreg.nn.tracing import remove_dead_steps
+from .catalog import CONVOLUTIONS
+from .flow import Flow
+from .slim import Gather, MappedEmbedding, Plane, SlimAttention
+from .spaces import Mix, zero_padded
+from .tracing import remove_dead_steps
 
 #: A convolution gathers its input only if that leaves out at least a quarter: gathering copies the tensor.
 GATHER_BELOW = 0.75

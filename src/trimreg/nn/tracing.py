@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, fx, nn
 
-from trimreg.nn.catalog import SLIM_MODULES, in_place, role_of_call, role_of_module
-from trimreg.nn.masking import moved
-from trimreg.nn.spaces import ExportError
+from .catalog import SLIM_MODULES, in_place, role_of_call, role_of_module
+from .masking import moved
+from .spaces import ExportError
 
 TOLERANCE = 1e-5
 

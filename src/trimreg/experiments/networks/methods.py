@@ -85,6 +85,11 @@ def scale_slab_(layer: LayerGroups, slab: Slab, tensor: Tensor, factor: Tensor) 
     view.mul_(layer.spread(slab, factor, view.ndim))
 
 
+def as_columns(keep: Mapping[str, Sequence[int]], device) -> dict[str, Tensor]:
+    """Sizes of each replica as tensors of shape (replicas, 1)."""
+    return {name: torch.tensor([*sizes], device=device).reshape(-1, 1) for name, sizes in keep.items()}
+
+
 def _device(model):
     return next(model.parameters()).device
 
@@ -117,8 +122,7 @@ class Trimmed(Pruner):
     ):
         super().__init__(model, list(keep))
         self.recipe = recipe
-        device = _device(model)
-        self.keep = {name: torch.tensor([*keep[name]], device=device).reshape(-1, 1) for name in keep}
+        self.keep = as_columns(keep, _device(model))
         windows = shrink_windows(recipe, list(keep), steps)
         freeze_at = None if recipe.freeze_at is None else round(recipe.freeze_at * steps)
         self.penalties = []

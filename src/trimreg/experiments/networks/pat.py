@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ...nn.rules import kept_largest
-from .methods import Pruner, scale_slab_
+from .methods import Pruner, as_columns, scale_slab_
 from .recipes import Recipe
 
 
@@ -36,10 +36,7 @@ class Pat(Pruner):
 
     def __init__(self, model: nn.Module, keep: Mapping[str, Sequence[int]], recipe: Recipe, steps: int):
         super().__init__(model, list(keep))
-        self.keep = {
-            name: torch.tensor([*keep[name]], device=layer.slabs[0].tensor().device).reshape(-1, 1)
-            for name, layer in self.layers.items()
-        }
+        self.keep = as_columns(keep, next(model.parameters()).device)
         self.begin = round(recipe.shrink_from * steps)
         heal = recipe.shrink_until if recipe.freeze_at is None else recipe.freeze_at
         self.heal = max(round(heal * steps), self.begin + 1)
