@@ -145,17 +145,13 @@ def in_graph(step):
 
     A graph does not hold the tensors it was captured with, so what is returned holds the step, and that the model.
     """
-    import torch
+    from trimreg.experiments.networks.device import captured
 
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
+    def warm_up():
         for _ in range(5):
             step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
+
+    graph = captured(warm_up, step)
     return lambda held=step: graph.replay()
 
 

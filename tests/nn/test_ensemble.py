@@ -95,14 +95,18 @@ def test_convolutions_answer_as_their_replicas(kind, single, options, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_windows_are_the_columns_of_unfold(form):
-    x = torch.randn(2, 3, 9, 8)
+    x = torch.randn(2, 3, 9, 8, requires_grad=True)
     usual = {"stride": 1, "padding": 0, "dilation": 1} | form
     values = [usual[name] for name in ("kernel_size", "stride", "padding", "dilation")]
     kernel, stride, padding, dilation = (v if isinstance(v, tuple) else (v, v) for v in values)
     rows, height, width = windows(x, kernel, stride, padding, dilation)
     columns = functional.unfold(x, kernel, dilation, padding, stride)
     assert height * width == columns.shape[2]
-    assert torch.equal(rows, columns.transpose(1, 2).flatten(0, 1))
+    columns = columns.unflatten(1, (3, -1)).permute(0, 3, 2, 1).flatten(2).flatten(0, 1)  # channels last
+    assert torch.equal(rows, columns)
+    weights = torch.randn_like(rows)
+    slope, expected = (torch.autograd.grad((weights * found).sum(), x)[0] for found in (rows, columns))
+    torch.testing.assert_close(slope, expected)
 
 
 @pytest.mark.parametrize(("kind", "single", "options"), LINEAR + CONV)

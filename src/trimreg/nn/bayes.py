@@ -116,9 +116,16 @@ class Bayesian:
     def _noisy(self, mean: Tensor, x: Tensor, response) -> Tensor:
         """Local reparameterization: ``response(x^2, weight variance)`` is the variance of the output."""
         variance = self.weight_variance()
+        if not _loses_small_numbers(x.device.type):
+            return with_noise(mean, response(x.square(), variance))
         # In the type of the weights, also under autocast: alpha phi^2 x^2 soon is 0 in float16.
         with torch.autocast(x.device.type, enabled=False):
             return with_noise(mean, response(x.to(variance.dtype).square(), variance))
+
+
+def _loses_small_numbers(device: str) -> bool:
+    """Whether autocast would lower products to a type of less range than float32; bfloat16 has the same."""
+    return torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) != torch.bfloat16
 
 
 def _check_log_alpha(start: float) -> None:

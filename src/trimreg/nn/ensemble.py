@@ -110,7 +110,12 @@ class EnsembleLayer(nn.Module):
 
     def _answer(self, rows: Tensor) -> Tensor:
         """(E, rows, out) from rows (E, rows, in) or shared (rows, in)."""
-        return affine(rows, self.weight.flatten(2), self.bias)
+        return affine(rows, self.as_matrix(self.weight), self.bias)
+
+    @staticmethod
+    def as_matrix(weight: Tensor) -> Tensor:
+        """(E, out, in) from a tensor of the weight's shape, in the order of the rows' entries."""
+        return weight
 
     def trimmed_groups(self, kind: str):
         """Count, slabs and replicas of the groups, for the penalty."""
@@ -158,10 +163,11 @@ def affine(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def windows(x: Tensor, kernel_size, stride, padding, dilation) -> tuple[Tensor, int, int]:
-    """The patches under a kernel as rows: (..., batch * height * width, channels * kernel), height, width.
+    """The patches under a kernel as rows: (..., batch * height * width, kernel * channels), height, width.
 
-    By strided views and one copy. ``torch.nn.functional.unfold`` puts the rows' axis last, which would need
-    a second copy before a batched product, and works image by image on a GPU.
+    Channels come last within a patch: a line of the kernel is then one run of memory for an input that lies
+    channels last, as outputs of :class:`EnsembleConv2d` do. ``torch.nn.functional.unfold`` works image by
+    image on a GPU.
 
     Examples
     --------
@@ -173,16 +179,58 @@ def windows(x: Tensor, kernel_size, stride, padding, dilation) -> tuple[Tensor, 
     """
     if any(padding):
         x = functional.pad(x, (padding[1], padding[1], padding[0], padding[0]))
-    for axis in (0, 1):  # each pass turns the next spatial axis into places, and adds an axis of offsets
-        reach = (kernel_size[axis] - 1) * dilation[axis] + 1
-        at = x.ndim - 2
-        if x.shape[at] < reach:
-            raise ValueError(f"an input of {x.shape[at]} pixels is less than the kernel's reach of {reach}")
-        x = x.unfold(at, reach, stride[axis])[..., :: dilation[axis]]
-    # (..., batch, channels, height, width, kernel height, kernel width), channels go to the offsets
-    height, width = x.shape[-4:-2]
-    x = x.movedim(-5, -3)
-    return x.flatten(-3).flatten(-4, -2), height, width
+    for axis in (0, 1):
+        reach, pixels = (kernel_size[axis] - 1) * dilation[axis] + 1, x.shape[axis - 2]
+        if pixels < reach:
+            raise ValueError(f"an input of {pixels} pixels is less than the kernel's reach of {reach}")
+    patches = _Patches.apply(x.movedim(-3, -1), tuple(kernel_size), tuple(stride), tuple(dilation))
+    height, width = patches.shape[-5:-3]
+    return patches.flatten(-3).flatten(-4, -2), height, width
+
+
+class _Patches(torch.autograd.Function):
+    """(..., H, W, channels) to (..., H', W', kernel height, kernel width, channels), as a copy.
+
+    The slope is written out: autograd's, of strided views, goes once over all patches for each pixel offset
+    and by atomic additions on a GPU. Here an axis is folded by as many additions as the kernel is long.
+    """
+
+    @staticmethod
+    def forward(x, kernel, stride, dilation):
+        for axis in (0, 1):  # each pass turns pixels into places, and adds an axis of offsets at the end
+            reach = (kernel[axis] - 1) * dilation[axis] + 1
+            x = x.unfold(-3, reach, stride[axis])[..., :: dilation[axis]]
+        return x.movedim(-3, -1).contiguous()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, _, ctx.stride, ctx.dilation = inputs
+        ctx.pixels = x.shape[-3:-1]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        if not ctx.needs_input_grad[0]:
+            return None, None, None, None
+        # (..., H', W', kernel height, kernel width, C) to (..., H', W, kernel height, C) to (..., H, W, C)
+        for axis in (1, 0):
+            parts = gradient.movedim(-2, 0)
+            gradient = _folded(parts, -3, ctx.pixels[axis], ctx.stride[axis], ctx.dilation[axis])
+        return gradient, None, None, None
+
+
+def _folded(parts: Tensor, axis: int, pixels: int, stride: int, dilation: int) -> Tensor:
+    """The sum of ``parts[k]``, each put on an axis of ``pixels`` from ``k * dilation`` on by ``stride``."""
+    places = parts.shape[1:][axis]
+    shape = list(parts.shape[1:])
+    shape[axis] = pixels
+    whole = parts.new_zeros(shape)
+    for offset, part in enumerate(parts):
+        first = offset * dilation
+        at = [slice(None)] * len(shape)
+        at[axis] = slice(first, first + stride * (places - 1) + 1, stride)
+        whole[tuple(at)].add_(part)
+    return whole
 
 
 class EnsembleLinear(EnsembleLayer):
@@ -284,6 +332,10 @@ class EnsembleConv2d(EnsembleLayer):
             raise ValueError("an ensemble of convolutions has no groups, and zeros as padding")
         names = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation")
         return {name: getattr(layer, name) for name in names} | {"bias": layer.bias is not None}
+
+    @staticmethod
+    def as_matrix(weight: Tensor) -> Tensor:
+        return weight.movedim(2, -1).flatten(2)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim not in (4, 5) or (x.ndim == 5 and x.shape[0] != self.replicas):

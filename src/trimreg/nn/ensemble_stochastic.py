@@ -16,7 +16,10 @@ class _EnsembleBayesian(Bayesian):
         mean = super()._answer(rows)
         if not self.training:
             return mean
-        return self._noisy(mean, rows, lambda squares, variance: affine(squares, variance.flatten(2), None))
+        return self._noisy(mean, rows, self._variance_response)
+
+    def _variance_response(self, squares: Tensor, variance: Tensor) -> Tensor:
+        return affine(squares, self.as_matrix(variance), None)
 
 
 class EnsembleBayesLinear(_EnsembleBayesian, EnsembleLinear):
@@ -83,4 +86,4 @@ class EnsembleL0Conv2d(GatedChannels, EnsembleConv2d):
     def _answer(self, rows: Tensor) -> Tensor:
         gates = self.current_gates()
         bias = None if self.bias is None else gates * self.bias
-        return affine(rows, gates.unsqueeze(-1) * self.weight.flatten(2), bias)
+        return affine(rows, gates.unsqueeze(-1) * self.as_matrix(self.weight), bias)

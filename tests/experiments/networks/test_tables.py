@@ -75,12 +75,17 @@ def test_cells_beyond():
     assert len({cell.name for cell in full}) == len(full)
     assert {cell["part"] for cell in full} == {"anchors", "curve", "fashion"}
     for cell in full:
-        for size in nets.sizes_of(cell["part"], cell["network"], cell["method"]):
+        for size in cell["asked"].split("+"):
             parse_size(cell["network"], size)
-    assert {
-        "LeNet-300-100": tuple(tables.sizes_of("tab2")),
-        "LeNet-5": tuple(tables.sizes_of("tab3")),
-    } == nets.FASHION
+        assert ("+" in cell["asked"]) <= (cell["method"] != "torchao PAT")
+    by_method = {}
+    for cell in full:
+        if (cell["part"], cell["network"]) == ("curve", "LeNet-5"):
+            by_method.setdefault(cell["method"], []).extend(cell["asked"].split("+"))
+    assert by_method.pop("dense") == ["full"]
+    assert by_method == dict.fromkeys(
+        ["trimmed", "group l1", "torchao PAT", "magnitude", "l0 to size"], nets.SIZES["curve"][1]
+    )
     assert len(nets.cells("quick")) == 6
 
 
@@ -95,7 +100,9 @@ def small(no_mnist, monkeypatch):
     return no_mnist
 
 
-@pytest.mark.parametrize("method", ["dense", "trimmed", "group l1", "magnitude", "l0", "l0 separate"])
+@pytest.mark.parametrize(
+    "method", ["dense", "trimmed", "group l1", "magnitude", "l0", "l0 separate", "l0 to size"]
+)
 def test_every_method_gives_rows(small, method):
     asked = "full" if method == "dense" else "219-214-100"
     rows = tables.run_table(Cell.of("tab2", method=method, asked=asked, recipe="ours", effort="quick"))
@@ -106,7 +113,7 @@ def test_every_method_gives_rows(small, method):
         assert len(row["curve"]) == row["epochs"] == 2
         assert row["paper"] == {"trimmed": 1.4, "l0": 1.4}.get(method)
         assert row["macs"] <= 266_200
-        assert (row["alpha"] is not None) == (method == "group l1")
+        assert (row["alpha"] is not None) == (method in ("group l1", "l0 to size"))
         json.dumps(row)
         if method in ("trimmed", "magnitude"):
             assert (row["reached"], row["exact"]) == ("219-214-100", True)
@@ -144,18 +151,20 @@ def test_parts_beyond(small, monkeypatch):
 
     def note(**given):
         asked.update(given)
-        return [{"error": 1.0}]
+        return [{"error": 1.0, "asked": "97-71-33"}]
 
     monkeypatch.setattr(nets, "run_cell", note)
-    cell = Cell.of("nets", part="fashion", network="LeNet-5", method="trimmed", recipe="ours", effort="full")
-    assert nets.run(cell) == [{"error": 1.0, "paper": None}]
+    cell = Cell.of("nets", part="fashion", network="LeNet-5", method="trimmed",
+                   asked="20-25-45-150+9-18-65-25+8-17-53-19", recipe="ours", effort="full")  # fmt: skip
+    assert nets.run(cell) == [{"error": 1.0, "asked": "97-71-33", "paper": None}]
     assert (asked["dataset"], asked["table"], len(asked["sizes"])) == ("fashion-mnist", "tab3", 15)
     assert asked["seeds"] == [0, 1, 2, 3, 4] * 3
     assert asked["sizes"][:6] == ["20-25-45-150"] * 5 + ["9-18-65-25"]
     cell = Cell.of(
-        "nets", part="anchors", network="LeNet-300-100", method="trimmed", recipe="ours", effort="quick"
-    )
-    assert nets.run(cell) == [{"error": 1.0, "paper": 1.6}]
+        "nets", part="anchors", network="LeNet-300-100", method="trimmed", asked="97-71-33", recipe="ours",
+        effort="quick",
+    )  # fmt: skip
+    assert nets.run(cell) == [{"error": 1.0, "asked": "97-71-33", "paper": 1.6}]
     assert (asked["dataset"], asked["sizes"]) == ("mnist", ["97-71-33"] * 2)
 
 

@@ -19,6 +19,7 @@ from trimreg.experiments.networks.recipes import PAPER, Recipe, for_method
 from trimreg.experiments.networks.training import (
     Split,
     Trainer,
+    compiled,
     make_optimizer,
     matmul_precision,
     soft_answers,
@@ -325,6 +326,31 @@ def test_the_divergence_enters_with_its_weight(split):
     torch.testing.assert_close(by_authors, torch.full_like(part, -0.5 / 3 / 1000), rtol=0.05, atol=1e-6)
 
 
+@pytest.mark.parametrize("form", ["plain", "bayes", "l0"])
+def test_training_in_bfloat16_is_close_and_tests_are_in_float32(split, form):
+    recipe = for_method(SHORT.change(form=form, kl="none"), "l0" if form == "l0" else "dense", MLP)
+    gradients = {}
+    for precision in ("float32", "bfloat16"):
+        model = build(MLP, [0, 1], recipe)
+        trainer = Trainer(model, split, recipe.change(precision=precision), Pruner(model, NAMES))
+        trainer.order.copy_(torch.arange(360))
+        torch.manual_seed(0)
+        trainer.forward_backward()
+        gradients[precision] = torch.cat([p.grad.flatten() for p in trainer.parameters])
+        assert all(p.dtype == p.grad.dtype == torch.float32 for p in trainer.parameters)
+        assert model.eval()(split.images[:3]).dtype == torch.float32
+    exact, short = gradients.values()
+    distance = (short - exact).norm() / exact.norm()
+    assert distance < 0.5 if form == "bayes" else 1e-5 < distance < 0.1, (
+        distance
+    )  # noise is drawn in the other type
+
+
+def test_a_compiler_that_is_not_there_is_not_asked_for(monkeypatch):
+    monkeypatch.setattr("torch.utils._triton.has_triton", lambda: False)
+    assert compiled(len) is len
+
+
 def test_precision_is_set_and_given_back():
     before = torch.get_float32_matmul_precision()
     with matmul_precision("high"):
@@ -487,6 +513,21 @@ def test_the_price_of_gates(split):
         squares = layer.weight.square().sum(1)
         by_hand += (chance * (price * layer.weight.shape[1] / 360 + 0.05 * squares)).sum()
     torch.testing.assert_close(L0(model, NAMES, recipe, 360).loss(), by_hand)
+    free = L0(model, NAMES, recipe.change(l0_weight_decay=0.0), 360)
+    dearer = L0(model, NAMES, recipe.change(l0_weight_decay=0.0), 360, (3.0, 3.0))
+    torch.testing.assert_close(dearer.loss(), 3.0 * free.loss())
+    with pytest.raises(ValueError, match="3 factors for 2 replicas"):
+        L0(model, NAMES, recipe, 360, (1.0, 2.0, 3.0))
+
+
+def test_dearer_gates_are_fewer_and_prices_are_chosen_by_size(no_mnist, monkeypatch):
+    recipe = SHORT.change(learning_rate=0.15, epochs=5, l0_lambda=(1.0,) * 3, l0_weight_decay=0.0)
+    monkeypatch.setitem(trials.ALPHAS, "l0 to size", (0.01, 30.0))
+    trial = short_trial(method="l0 to size", sizes=("full", "49-19-7"), seeds=(0, 1), recipe=recipe)
+    wide, narrow = rows_of(train(trial), exported=False)
+    assert (wide["alpha"], narrow["alpha"]) == pytest.approx((0.01, 30.0), rel=0.5)
+    sizes = [[int(part) for part in row["reached"].split("-")] for row in (wide, narrow)]
+    assert all(few < many for few, many in zip(sizes[1], sizes[0], strict=True)), sizes
 
 
 def test_scores_of_activity_and_of_gradients(split):
@@ -586,7 +627,7 @@ def test_the_strength_of_group_l1_is_chosen_by_size(no_mnist, monkeypatch):
         return real(trial, device)
 
     monkeypatch.setattr(trials, "train", spy)
-    monkeypatch.setattr(trials, "ALPHAS", (0.001, 5.0))
+    monkeypatch.setitem(trials.ALPHAS, "group l1", (0.001, 5.0))
     trial = short_trial(method="group l1", sizes=("392-150-50", "full"), seeds=(0, 1))
     alphas = trials.choose_alphas(trial, torch.device("cpu"))
     assert 0.001 <= alphas[1] < alphas[0] <= 5.0

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from ...nn.rules import kept_largest, project, trimmed_weights
 from ...nn.schedules import Ramp
+from .device import captured
 
 STARTS = ("good", "random")
 METHODS = ("l0", "l1", "trimmed", "homotopy")
@@ -287,26 +288,16 @@ def repeated(advance: Callable[[], None], times: int, state: Sequence[Tensor]) -
     tensor([1024., 1024.])
     """
     device = state[0].device
+
+    def block():
+        for _ in range(times):
+            advance()
+
     if device.type != "cuda":
-
-        def block():
-            for _ in range(times):
-                advance()
-
         return block
     kept = [tensor.clone() for tensor in state]
     with torch.cuda.device(device):
-        # A few calls on a stream of their own before the capture, so that libraries set up what they need.
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                advance()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(times):
-                advance()
+        graph = captured(block)
     for tensor, value in zip(state, kept, strict=True):
         tensor.copy_(value)
 

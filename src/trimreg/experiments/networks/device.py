@@ -1,8 +1,9 @@
-"""Where networks are trained: on a GPU if there is one, or where the environment says."""
+"""Where networks are trained: on a GPU if there is one, or where the environment says; and graphs there."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import torch
 
@@ -63,3 +64,20 @@ def _check_other(found, said):
     except (RuntimeError, NotImplementedError, AssertionError, ImportError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise BadInput(f"{said}, but that device cannot be used here: {reason}") from error
+
+
+def captured(warm_up: Callable[[], object], record: Callable[[], object] | None = None):
+    """A CUDA graph of what ``record`` does (by default ``warm_up``), after ``warm_up`` ran once.
+
+    It runs on a stream of its own, so that libraries and lazy states set up what they need outside of the
+    graph. Nothing of ``record`` is run.
+    """
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        warm_up()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        (record or warm_up)()
+    return graph

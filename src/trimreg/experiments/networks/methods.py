@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from ...nn import LayerGroups, Ramp, Slab, TrimmedGroupL1, layer_groups
 from ...nn.gates import l0_loss
 from ...nn.rules import group_factor, kept_largest
-from .recipes import Recipe, shrink_windows
+from .recipes import GATED, Recipe, shrink_windows
 
-METHODS = ("dense", "trimmed", "group l1", "torchao PAT", "magnitude", "l0", "l0 separate")
+METHODS = ("dense", "trimmed", "group l1", "torchao PAT", "magnitude", *GATED)
 
 
 class Pruner:
@@ -259,13 +259,19 @@ class L0(Pruner):
         Its ``l0_lambda`` has a number for each layer.
     count : int
         Number of training images.
+    factors : sequence of float, optional
+        What the prices are multiplied by, a number for each replica.
     """
 
-    def __init__(self, model, names, recipe: Recipe, count: int):
+    def __init__(self, model, names, recipe: Recipe, count: int, factors: Sequence[float] | None = None):
         super().__init__(model, names)
         if len(recipe.l0_lambda) != len(names):
             raise ValueError(f"l0_lambda has {len(recipe.l0_lambda)} numbers for {len(names)} layers")
-        self.prices = dict(zip(names, recipe.l0_lambda, strict=True))
+        factors = [1.0] * self.replicas if factors is None else [*factors]
+        if len(factors) != self.replicas:
+            raise ValueError(f"{len(factors)} factors for {self.replicas} replicas")
+        scale = torch.tensor(factors, dtype=torch.float32, device=_device(model))
+        self.prices = {name: price * scale for name, price in zip(names, recipe.l0_lambda, strict=True)}
         self.weight_decay, self.count = recipe.l0_weight_decay * count, count
 
     def loss(self):

@@ -8,6 +8,8 @@ is the authors' protocol. Peers have the recipe's schedule, epochs, noise and se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..spec import Cell, Experiment
 from . import verdicts
 from .architectures import parse_size
@@ -63,7 +65,7 @@ def table_cells(table: str, size: str) -> list[Cell]:
     if table != "tab1":
         ours += [row for row in TABLES[table][1] if row[0] in ("l0", "l0 separate")]
     asked = "+".join(sizes)
-    ours += [(method, asked) for method in ("trimmed", *PEERS)]
+    ours += [row for method in ("trimmed", *PEERS) for row in one_by_one(method, sizes)]
     authors = [("dense", "full"), ("group l1", asked)] if table == "tab1" else []
     authors.append(("trimmed", asked))
     return [
@@ -71,6 +73,18 @@ def table_cells(table: str, size: str) -> list[Cell]:
         for recipe, rows in (("ours", ours), ("paper", authors))
         for method, asked in rows
     ]
+
+
+def one_by_one(method: str, sizes: Sequence[str]) -> list[tuple[str, str]]:
+    """Method and sizes of its cells: all sizes in one, but torchao's, whose step goes through all replicas.
+
+    Examples
+    --------
+    >>> from trimreg.experiments.networks.tables import one_by_one
+    >>> one_by_one("trimmed", ["9-5-3", "8-4-2"]), one_by_one("torchao PAT", ["9-5-3", "8-4-2"])
+    ([('trimmed', '9-5-3+8-4-2')], [('torchao PAT', '9-5-3'), ('torchao PAT', '8-4-2')])
+    """
+    return [(method, asked) for asked in (sizes if method == "torchao PAT" else ["+".join(sizes)])]
 
 
 def run_table(cell: Cell) -> list[dict]:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ...nn.bayes import kl_loss
+from .device import captured
 from .methods import Pruner
 from .recipes import Recipe, averaging_weights, kl_weights, learning_rates
 
@@ -168,7 +169,7 @@ class Trainer:
             for parameter in self.parameters:
                 parameter.grad = torch.zeros_like(parameter)
             pruner.bind_gradients()
-        self._objective = torch.compile(self.objective) if recipe.compile else self.objective
+        self._objective = compiled(self.objective) if recipe.compile and self.rate.is_cuda else self.objective
         self._graph = None
 
     # -- a step -------------------------------------------------------------------------------------------
@@ -196,7 +197,10 @@ class Trainer:
 
     def objective(self, images: Tensor, labels: Tensor, soft: Tensor | None) -> Tensor:
         """The losses of all replicas on a batch, summed, with the divergence of Bayesian layers."""
-        loss = sum_of_losses(self.model(images), labels, self.recipe, soft)
+        with reduced(self.recipe.precision, self.device):
+            logits = self.model(images)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        loss = sum_of_losses(logits, labels, self.recipe, soft)
         if self.recipe.form == "bayes" and self.recipe.kl != "none":
             loss = loss + self._kl_weight * kl_loss(self.model, self.count, self.recipe.kl).sum()
         return loss
@@ -216,16 +220,12 @@ class Trainer:
 
     def capture(self) -> None:
         """Take some steps, then record one as a CUDA graph; a pruner may want to step outside of it."""
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+
+        def warm_up():
             for _ in range(_EAGER_STEPS):
                 self.step()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self.forward_backward() if self.pruner.steps_outside else self.step()
-        self._graph = graph
+
+        self._graph = captured(warm_up, self.forward_backward if self.pruner.steps_outside else self.step)
 
     def advance(self, steps: int) -> None:
         """Take that many steps, by the graph where there is one."""
@@ -254,7 +254,7 @@ class Trainer:
         sizes = torch.zeros(self.recipe.epochs, replicas, layers, dtype=torch.int64, device=self.device)
         start, testing = time.perf_counter(), 0.0
         self.model.train()
-        with matmul_precision(self.recipe.matmul_precision):
+        with matmul_precision("highest" if self.recipe.precision == "float32" else "high"):
             for epoch in range(self.recipe.epochs):
                 self.order.copy_(torch.randperm(self.count, device=self.device))
                 self.advance(self.steps_per_epoch)
@@ -321,10 +321,33 @@ def steps_per_epoch(count: int, recipe: Recipe) -> int:
 
 @contextlib.contextmanager
 def matmul_precision(precision: str):
-    """Products of matrices in float32 ("highest") or TF32 ("high") on CUDA; afterwards as before."""
+    """Products on CUDA in float32 ("highest") or TF32 ("high"); afterwards as before."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def reduced(precision: str, device: torch.device):
+    """The context of a forward pass: products and what lies between layers in bfloat16 if asked for.
+
+    Nothing is kept from one layer to the next, as a graph that is captured must not hold on to copies.
+    """
+    on = precision == "bfloat16"
+    return torch.autocast(device.type, torch.bfloat16, enabled=on, cache_enabled=False)
+
+
+def compiled(function):
+    """``torch.compile`` of the function for fixed shapes, where its compiler is there; else the function.
+
+    What was compiled before is forgotten: each training has shapes of its own, and after a few of them
+    PyTorch would give up on the function.
+    """
+    from torch.utils._triton import has_triton
+
+    if not has_triton():
+        return function
+    torch.compiler.reset()
+    return torch.compile(function, dynamic=False)

@@ -20,11 +20,15 @@ from .architectures import format_size, layers_of, macs, parse_size
 from .data import load_splits
 from .methods import L0, GroupL1, Pruner, Trimmed
 from .models import build, plain_network
-from .recipes import Recipe, for_method
+from .recipes import GATED, Recipe, for_method
 from .training import Split, Trained, Trainer, soft_answers, steps_per_epoch
 
-#: Strengths of the group l1 norm that are tried, on the scale of a proximal step under Adam.
-ALPHAS = tuple(float(alpha) for alpha in np.geomspace(0.003, 3.0, 13))
+#: Strengths that are tried for methods that cannot be asked for a size: of the group l1 norm, on the scale of
+#: a proximal step under Adam, and of gates, as factors of the recipe's prices.
+ALPHAS = {
+    "group l1": tuple(float(alpha) for alpha in np.geomspace(0.003, 3.0, 13)),
+    "l0 to size": tuple(float(factor) for factor in np.geomspace(0.1, 1000.0, 13)),
+}
 QUICK_ALPHAS = (0.03, 0.3, 3.0)
 _CHOOSING_SEED = 1000  # apart from those of final trainings
 _EXPORT_IMAGES = 64
@@ -48,8 +52,8 @@ class Trial:
     images : int, optional
         Train and test on so many.
     alphas : tuple of float, optional
-        Strengths, one a replica. The trimmed penalty has the recipe's without them, the group l1 norm one
-        that is chosen.
+        Strengths, one a replica. The trimmed penalty has the recipe's without them, methods of
+        :data:`ALPHAS` one that is chosen.
     """
 
     network: str
@@ -95,7 +99,7 @@ def train(trial: Trial, device="cpu") -> Result:
     device = torch.device(device)
     recipe = for_method(trial.recipe, trial.method, trial.network)
     alphas = trial.alphas
-    if trial.method == "group l1" and alphas is None:
+    if trial.method in ALPHAS and alphas is None:
         alphas = choose_alphas(trial, device)
     splits = load_splits(
         trial.dataset, trial.network, recipe.input_scaling, device,
@@ -129,8 +133,8 @@ def make_pruner(
         return Pat(model, trial.keep(), recipe, steps)
     if trial.method == "group l1":
         return GroupL1(model, names, alphas, recipe, steps)
-    if trial.method in ("l0", "l0 separate"):
-        return L0(model, names, recipe, count)
+    if trial.method in GATED:
+        return L0(model, names, recipe, count, alphas)
     raise ValueError(f"no method {trial.method!r}")
 
 
@@ -147,13 +151,13 @@ def seeded(seed: int, device: torch.device):
 
 
 def choose_alphas(trial: Trial, device) -> tuple[float, ...]:
-    """The strength of the group l1 norm that leads to about the multiplications of the size asked for.
+    """The strength of a method that leads to about the multiplications of the size asked for.
 
     One replica for each of :data:`ALPHAS` trains with the trial's recipe on the training images less the
     validation ones; no error is looked at, only the sizes reached. Between two strengths the logarithm of
     the multiplications is taken as linear in the logarithm of the strength.
     """
-    grid = ALPHAS if trial.images is None else QUICK_ALPHAS
+    grid = ALPHAS[trial.method] if trial.images is None else QUICK_ALPHAS
     count = len(grid)
     search = dataclasses.replace(
         trial, sizes=("full",) * count, seeds=(_CHOOSING_SEED,) * count, validation=True, alphas=grid

@@ -18,7 +18,7 @@ EXPORT_TOLERANCE = 1e-5
 _NAMES = {
     "dense": "dense", "trimmed": "trimmed", "group l1": "group l1", "torchao PAT": "torchao PAT, hard top-k",
     "magnitude": "magnitude pruning, fine-tuned", "l0": "L0 gates",
-    "l0 separate": "L0 gates, separate lambda",
+    "l0 separate": "L0 gates, separate lambda", "l0 to size": "L0 gates, priced to size",
 }  # fmt: skip
 _ORDER = list(_NAMES)
 _SIZED = ("trimmed", "magnitude")  # methods that promise a size
