@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trimreg.nn import Ramp, TrimmedGroupL1
+from trimreg.nn import Ramp, TrimmedGroupL1, packs, rules
 from trimreg.nn.groups import LayerGroups, Slab
 from trimreg.nn.packs import divide
 from trimreg.penalties import project_capped_simplex
@@ -591,8 +591,10 @@ def kernels(penalty, model, optimizer):
         ({"alpha": 1.0, "mode": "subgradient"}, 60),
     ],
 )
-def test_a_step_launches_two_kernels_a_layer_and_few_beside(options, fixed):
+def test_a_step_launches_two_kernels_a_layer_and_few_beside(options, fixed, monkeypatch):
     """LeNet-300-100, and twice as many layers: the rest does not grow with their number."""
+    monkeypatch.setattr(rules, "may_look", lambda y: False)  # as on a device
+    monkeypatch.setattr(rules, "newton_shift", None)
     for widths in ([784, 300, 100, 10], [784, 300, 100, 100, 100, 100, 10]):
         layers = len(widths) - 1
         # By outputs and without a bias: as inputs on a GPU (for those a CPU takes three operations a norm).
@@ -606,6 +608,25 @@ def test_convolutions_launch_one_more_for_their_bias():
     model = nn.Sequential(*[nn.Conv2d(4, 4, 3) for _ in range(8)])
     names = kernels(TrimmedGroupL1(model, {"*": 2}), model, torch.optim.SGD(model.parameters(), lr=0.1))
     assert len(names) <= 3 * 8 + 4, names
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("most", [10**6, 100])
+def test_norms_by_way_of_kept_memory_are_the_same(dtype, most, monkeypatch):
+    monkeypatch.setattr(packs, "MOST_SQUARES", most)
+    model = nn.Sequential(nn.Linear(70, 30), nn.Linear(30, 10), nn.Conv2d(3, 4, 3), nn.Linear(7, 2)).to(dtype)
+    penalty = copy.deepcopy(TrimmedGroupL1(model, {"*": 2}))
+    (pack,) = penalty.packs
+    assert pack._squares is None  # not copied
+    with torch.inference_mode():
+        pack.measure()
+    with torch.no_grad():
+        pack.norms.fill_(-1.0)
+        measured = pack.measure()
+    for name, layer in pack.layers.items():
+        assert torch.equal(pack.of(measured, name), layer.norms().to(measured.dtype))
+    kept = 0 if pack._squares is None else len(pack._squares)
+    assert kept == (0 if dtype == torch.bfloat16 else 2100 if most > 100 else 14)
 
 
 def test_layers_of_like_sizes_share_a_table():

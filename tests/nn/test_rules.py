@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from trimreg.nn.rules import group_factor, kept_largest, project, take_first, trimmed_weights
+from trimreg.nn import rules
+from trimreg.nn.rules import (
+    group_factor,
+    kept_largest,
+    newton_shift,
+    project,
+    take_first,
+    trimmed_weights,
+)
 from trimreg.penalties import TrimmedL1, largest, project_capped_simplex
 
 
@@ -69,6 +77,16 @@ def test_the_rules_keep_the_dtype():
     assert group_factor(r, 0.5).dtype == torch.float32
 
 
+@pytest.fixture(params=["cpu", "device"])
+def way(request, monkeypatch):
+    """The projection as on a CPU, and as on a device, where no value may be looked at."""
+    if request.param == "device":
+        monkeypatch.setattr(rules, "may_look", lambda y: False)
+        monkeypatch.setattr(rules, "newton_shift", None)
+    return request.param
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
 @pytest.mark.parametrize("seed", range(6))
 def test_projection_is_numpys(seed, scale):
@@ -85,6 +103,7 @@ def test_projection_is_numpys(seed, scale):
         np.testing.assert_array_equal(w.numpy() == 1, expected == 1)
 
 
+@pytest.mark.usefixtures("way")
 def test_projection_with_a_total_for_each_row_and_padding():
     generator = torch.Generator().manual_seed(3)
     y = torch.randn(5, 12, generator=generator, dtype=torch.float64)
@@ -98,6 +117,7 @@ def test_projection_with_a_total_for_each_row_and_padding():
         np.testing.assert_allclose(w[row, :size].numpy(), expected, atol=1e-12)
 
 
+@pytest.mark.usefixtures("way")
 def test_projection_in_float32_sums_to_the_total():
     generator = torch.Generator().manual_seed(4)
     y = torch.rand(4, 4000, generator=generator)
@@ -109,6 +129,7 @@ def test_projection_in_float32_sums_to_the_total():
         np.testing.assert_allclose(w[row], expected, atol=2e-6)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("scale", [1e-30, 1e3, 1e6, 1e8, 1e12])
 def test_projection_has_its_total_at_every_scale(scale):
     y = -torch.rand(10, generator=torch.Generator().manual_seed(1)) * scale
@@ -118,9 +139,50 @@ def test_projection_has_its_total_at_every_scale(scale):
         assert torch.equal(w, kept_largest(y, 6).float())
 
 
+@pytest.mark.usefixtures("way")
 def test_projection_leaves_a_feasible_point():
     w = torch.tensor([0.0, 1.0, 0.25, 0.75, 1.0], dtype=torch.float64)
     torch.testing.assert_close(project(w, 3), w, rtol=0, atol=1e-15)
+
+
+def test_newtons_method_and_the_sort_agree(monkeypatch):
+    """Along the steps of w, in padded rows of many replicas and with totals that fall as h_schedule's do."""
+    generator = torch.Generator().manual_seed(6)
+    sizes = torch.randint(5, 200, (40, 1), generator=generator)
+    valid = torch.arange(200) < sizes
+    r = 5 * torch.rand(40, 200, generator=generator, dtype=torch.float64)
+    w, found = torch.zeros_like(r), 0
+    for step in range(60):
+        y, total = w - 0.1 * r, (sizes * (1 - min(step, 40) / 50)).round()
+        found += newton_shift(y, total, valid)[1] is not None
+        w = project(y, total, valid)
+        monkeypatch.setattr(rules, "may_look", lambda y: False)
+        torch.testing.assert_close(w, project(y, total, valid), rtol=0, atol=1e-13)
+        torch.testing.assert_close(w.float(), project(y.float(), total, valid), rtol=0, atol=2e-6)
+        monkeypatch.undo()
+        torch.testing.assert_close(w.float(), project(y.float(), total, valid), rtol=0, atol=2e-6)
+        assert (w.sum(-1, keepdim=True) - total).abs().max() < 1e-12 * 200
+    assert found > 50
+
+
+def test_newtons_method_says_where_it_is_not_there():
+    far = torch.tensor([[0.5, 0.5, 0.5, 0.5], [1e6, 1e3, 0.0, -1e9]], dtype=torch.float64)
+    assert newton_shift(far, 2.0)[1] is None
+    torch.testing.assert_close(
+        project(far, 2.0), torch.tensor([[0.5] * 4, [1, 1, 0, 0]], dtype=torch.float64)
+    )
+    assert newton_shift(torch.tensor([[0.5, torch.nan]]), 1.0)[1] is None
+    assert project(torch.empty(0, 4), 2.0).shape == (0, 4)
+
+
+def test_a_projection_on_a_cpu_does_not_sort(monkeypatch):
+    """A feasible point less a small step, as in training: a sort would be several times as dear."""
+    monkeypatch.setattr(rules, "sorted_shift", None)
+    w = (torch.arange(300) < 100).float().expand(4, 300)
+    r = torch.rand(4, 300, generator=torch.Generator().manual_seed(7))
+    for _ in range(50):
+        w = project(w - 0.01 * r, 100)
+    assert w.sum(-1).tolist() == pytest.approx([100.0] * 4, rel=1e-5)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 1e20, float("inf")])

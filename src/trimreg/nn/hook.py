@@ -1,8 +1,9 @@
 """The step after the optimizer's step.
 
-It asks the host for nothing: the count of steps, the weights and the masks are tensors, and every choice is
+It asks a device for nothing: the count of steps, the weights and the masks are tensors, and every choice is
 made by ``torch.where``. So it is queued like any other kernel, and a training step that contains it can be
-captured in a CUDA graph (with a capturable optimizer, whose learning rate may be a tensor).
+captured in a CUDA graph (with a capturable optimizer, whose learning rate may be a tensor). On a CPU only
+:func:`trimreg.nn.rules.project` looks at a value, which costs nothing there.
 """
 
 from __future__ import annotations

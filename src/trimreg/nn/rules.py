@@ -1,6 +1,6 @@
 r"""The weight rules of :mod:`trimreg.penalties` on tensors: batched over leading axes, no host sync.
 
-Each function works over the last axis and never asks the host for a value of a tensor, so that a training
+Each function works over the last axis and never asks a device for a value of a tensor, so that a training
 step which calls it can be queued ahead or captured in a CUDA graph.
 """
 
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+#: Steps of Newton's method before :func:`project` sorts.
+NEWTON_STEPS = 8
 
 
 def kept_largest(r: Tensor, h) -> Tensor:
@@ -60,9 +63,10 @@ def project(y: Tensor, total, valid: Tensor | None = None) -> Tensor:
 
     .. math:: w_i = \mathrm{clip}(y_i - g, 0, 1), \qquad \sum_i \mathrm{clip}(y_i - g, 0, 1) = s.
 
-    The sum falls in g, piecewise linearly, with its kinks at :math:`y_i - 1` and :math:`y_i`. One sort of
-    the kinks and two running sums give its value at each of them, hence the piece that holds the root; a
-    Newton step on that piece then takes off the rounding of the sums.
+    The sum falls in g, piecewise linearly. On a device g comes from a sort, :func:`sorted_shift`. On a CPU,
+    where a value may be looked at, it comes from Newton's method, :func:`newton_shift`, which is at the root
+    after one or two passes when y is a feasible point less a small step, and from the sort where the method
+    does not get there.
 
     ``total`` is a number or a tensor of shape ``y.shape[:-1] + (1,)``. ``valid`` marks the entries that take
     part; the weights of the others are 0.
@@ -76,6 +80,83 @@ def project(y: Tensor, total, valid: Tensor | None = None) -> Tensor:
     >>> project(torch.tensor([[0.5, 0.5, 0.5], [0.5, 0.5, 9.0]]), torch.tensor([[2.0], [1.0]]))
     tensor([[0.6667, 0.6667, 0.6667],
             [0.0000, 0.0000, 1.0000]])
+    """
+    shift = None
+    if may_look(y):
+        wide, shift = newton_shift(y, total, valid)
+    if shift is None:
+        wide, shift = sorted_shift(y, total, valid)
+    w = (wide - shift).clamp_(0.0, 1.0)
+    # A weight of 1 - eps would count as an inner one.
+    rounding = 8 * torch.finfo(y.dtype).eps * shift.abs().clamp_(1.0, 1e3)
+    return w.masked_fill_(w <= rounding, 0.0).masked_fill_(w >= 1.0 - rounding, 1.0).to(y.dtype)
+
+
+def may_look(y: Tensor) -> bool:
+    """Whether the host may look at values of ``y`` without waiting: whether it lies in its own memory.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from trimreg.nn.rules import may_look
+    >>> may_look(torch.zeros(3))
+    True
+    """
+    return y.device.type == "cpu"
+
+
+def newton_shift(y: Tensor, total, valid: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    r"""The g of :func:`project` by Newton's method, or None where some row is not there after a few steps.
+
+    .. math:: g \leftarrow g + \frac{\sum_i \mathrm{clip}(y_i - g, 0, 1) - s}{|\{i : 0 < y_i - g < 1\}|}
+
+    from the g at which :math:`\sum_i (y_i - g) = s`. As g moves all weights move the same way, so the excess
+    of the sum over s is how far, in the sum of absolute values, the weights are from the projection: a small
+    one says that they are right, whichever way g was found. One more step takes off its rounding.
+
+    Also returns ``y`` in double precision, with minus infinity where it is not ``valid``. This looks at
+    values, so on a device it would wait.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from trimreg.nn.rules import newton_shift
+    >>> newton_shift(torch.tensor([0.75, 0.5, 0.5, 0.0], dtype=torch.float64), 1)[1]
+    tensor([0.2500], dtype=torch.float64)
+    """
+    wide = y.double()
+    if valid is None:
+        shift = (wide.sum(-1, keepdim=True) - total) / y.shape[-1]
+    else:
+        shift = (torch.where(valid, wide, 0.0).sum(-1, keepdim=True) - total) / valid.sum(-1, keepdim=True)
+        wide = torch.where(valid, wide, -torch.inf)  # a weight of 0, whatever g
+    close = 4 * torch.finfo(wide.dtype).eps * y.shape[-1]
+    for _ in range(NEWTON_STEPS):
+        w = (wide - shift).clamp_(0.0, 1.0)
+        excess = w.sum(-1, keepdim=True) - total
+        there = all(abs(value) <= close for value in excess.flatten().tolist())
+        if not there or y.dtype == wide.dtype:  # weights of a narrower type do not show the rounding
+            shift = shift + excess / w.frac_().sign_().sum(-1, keepdim=True).clamp_(min=1.0)
+        if there:
+            return wide, shift
+    return wide, None
+
+
+def sorted_shift(y: Tensor, total, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    r"""The g of :func:`project` by a sort, without a look at any value.
+
+    The sum has its kinks at :math:`y_i - 1` and :math:`y_i`. One sort of the kinks and two running sums give
+    its value at each of them, hence the piece that holds the root; a Newton step on that piece then takes off
+    the rounding of the sums.
+
+    Also returns ``y`` in double precision, with values of weight 0 where it is not ``valid``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from trimreg.nn.rules import sorted_shift
+    >>> sorted_shift(torch.tensor([0.75, 0.5, 0.5, 0.0], dtype=torch.float64), 1)[1]
+    tensor([0.2500], dtype=torch.float64)
     """
     # In double precision, where there is one, the running sums need no more than one correction.
     wide = y if y.device.type == "mps" else y.double()
@@ -94,11 +175,7 @@ def project(y: Tensor, total, valid: Tensor | None = None) -> Tensor:
     shift = kinks.gather(-1, piece) + rest
     moved = wide - shift
     within = ((moved > 0) & (moved < 1)).sum(-1, keepdim=True)
-    shift = shift + (moved.clamp(0.0, 1.0).sum(-1, keepdim=True) - total) / within.clamp(min=1)
-    w = (wide - shift).clamp(0.0, 1.0)
-    # A weight of 1 - eps would count as an inner one.
-    rounding = 8 * torch.finfo(y.dtype).eps * shift.abs().clamp(1.0, 1e3)
-    return w.masked_fill_(w <= rounding, 0.0).masked_fill_(w >= 1.0 - rounding, 1.0).to(y.dtype)
+    return wide, shift + (moved.clamp(0.0, 1.0).sum(-1, keepdim=True) - total) / within.clamp(min=1)
 
 
 def group_factor(r: Tensor, threshold, out: Tensor | None = None) -> Tensor:

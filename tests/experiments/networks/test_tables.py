@@ -9,6 +9,7 @@ import pytest
 from trimreg.experiments.networks import nets, tables, tune, verdicts
 from trimreg.experiments.networks.architectures import parse_size
 from trimreg.experiments.networks.recipes import OURS, QUICK
+from trimreg.experiments.outcome import perform
 from trimreg.experiments.spec import Cell
 
 
@@ -53,7 +54,7 @@ def test_cells(table):
     network, printed = tables.TABLES[table]
     rows = set()
     for cell in full:
-        for size in cell["asked"].split("+"):
+        for size in cell["sizes"].split("+"):
             parse_size(network, size)
             rows.add((cell["method"], size, cell["recipe"]))
     for size in tables.sizes_of(table):
@@ -75,13 +76,13 @@ def test_cells_beyond():
     assert len({cell.name for cell in full}) == len(full)
     assert {cell["part"] for cell in full} == {"anchors", "curve", "fashion"}
     for cell in full:
-        for size in cell["asked"].split("+"):
+        for size in cell["sizes"].split("+"):
             parse_size(cell["network"], size)
-        assert ("+" in cell["asked"]) <= (cell["method"] != "torchao PAT")
+        assert ("+" in cell["sizes"]) <= (cell["method"] != "torchao PAT")
     by_method = {}
     for cell in full:
         if (cell["part"], cell["network"]) == ("curve", "LeNet-5"):
-            by_method.setdefault(cell["method"], []).extend(cell["asked"].split("+"))
+            by_method.setdefault(cell["method"], []).extend(cell["sizes"].split("+"))
     assert by_method.pop("dense") == ["full"]
     assert by_method == dict.fromkeys(
         ["trimmed", "group l1", "torchao PAT", "magnitude", "l0 to size"], nets.SIZES["curve"][1]
@@ -105,7 +106,7 @@ def small(no_mnist, monkeypatch):
 )
 def test_every_method_gives_rows(small, method):
     asked = "full" if method == "dense" else "219-214-100"
-    rows = tables.run_table(Cell.of("tab2", method=method, asked=asked, recipe="ours", effort="quick"))
+    rows = tables.run_table(Cell.of("tab2", method=method, sizes=asked, recipe="ours", effort="quick"))
     assert [row["seed"] for row in rows] == [0, 1]
     for row in rows:
         assert set(row) == {*verdicts.MEASURES, "seed", "asked", "skipped", "paper"}
@@ -124,13 +125,15 @@ def test_every_method_gives_rows(small, method):
 def test_the_paper_s_error_of_the_group_l1_norm_stands_beside_it(small, monkeypatch):
     row = {"error": 1.0, "asked": "392-150-50"}
     monkeypatch.setattr(tables, "run_cell", lambda **given: [row])
-    cell = Cell.of("tab1", method="group l1", asked="392-150-50", recipe="ours", effort="full")
+    cell = Cell.of("tab1", method="group l1", sizes="392-150-50", recipe="ours", effort="full")
     assert tables.run_table(cell) == [row | {"paper": 1.7}]
 
 
 def test_a_cell_of_several_sizes_has_rows_of_each(small):
-    cell = Cell.of("tab2", method="trimmed", asked="219-214-100+245-75-25", recipe="ours", effort="quick")
-    rows = tables.run_table(cell)
+    cell = Cell.of("tab2", method="trimmed", sizes="219-214-100+245-75-25", recipe="ours", effort="quick")
+    outcome = perform("tab2", tables.run_table, cell)
+    assert outcome.error is None
+    rows = json.loads(outcome.rows)
     assert [(row["asked"], row["seed"], row["reached"], row["paper"]) for row in rows] == [
         (size, seed, size, error)
         for size, error in (("219-214-100", 1.4), ("245-75-25", 1.7))
@@ -139,7 +142,7 @@ def test_a_cell_of_several_sizes_has_rows_of_each(small):
 
 
 def test_the_authors_recipe_and_the_convolutional_network(small):
-    cell = Cell.of("tab3", method="trimmed", asked="8-17-53-19", recipe="paper", effort="quick")
+    cell = Cell.of("tab3", method="trimmed", sizes="8-17-53-19", recipe="paper", effort="quick")
     (row,) = tables.run_table(cell)
     assert (row["reached"], row["exact"], row["paper"]) == ("8-17-53-19", True, 1.0)
     assert row["export_difference"] < 1e-5
@@ -155,13 +158,13 @@ def test_parts_beyond(small, monkeypatch):
 
     monkeypatch.setattr(nets, "run_cell", note)
     cell = Cell.of("nets", part="fashion", network="LeNet-5", method="trimmed",
-                   asked="20-25-45-150+9-18-65-25+8-17-53-19", recipe="ours", effort="full")  # fmt: skip
+                   sizes="20-25-45-150+9-18-65-25+8-17-53-19", recipe="ours", effort="full")  # fmt: skip
     assert nets.run(cell) == [{"error": 1.0, "asked": "97-71-33", "paper": None}]
     assert (asked["dataset"], asked["table"], len(asked["sizes"])) == ("fashion-mnist", "tab3", 15)
     assert asked["seeds"] == [0, 1, 2, 3, 4] * 3
     assert asked["sizes"][:6] == ["20-25-45-150"] * 5 + ["9-18-65-25"]
     cell = Cell.of(
-        "nets", part="anchors", network="LeNet-300-100", method="trimmed", asked="97-71-33", recipe="ours",
+        "nets", part="anchors", network="LeNet-300-100", method="trimmed", sizes="97-71-33", recipe="ours",
         effort="quick",
     )  # fmt: skip
     assert nets.run(cell) == [{"error": 1.0, "asked": "97-71-33", "paper": 1.6}]
@@ -176,7 +179,7 @@ def test_a_peer_that_is_not_there_is_said(small, monkeypatch):
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
-    cell = Cell.of("tab1", method="torchao PAT", asked="392-150-50", recipe="ours", effort="quick")
+    cell = Cell.of("tab1", method="torchao PAT", sizes="392-150-50", recipe="ours", effort="quick")
     with monkeypatch.context() as patch:
         patch.setattr(builtins, "__import__", missing)
         rows = tables.run_table(cell)

@@ -43,7 +43,7 @@ def cells(size: str) -> list[Cell]:
     --------
     >>> from trimreg.experiments.networks import nets
     >>> nets.cells("full")[0].name
-    'nets/part=anchors,network=LeNet-300-100,method=trimmed,asked=97-71-33,recipe=ours,effort=full'
+    'nets/part=anchors,network=LeNet-300-100,method=trimmed,sizes=97-71-33,recipe=ours,effort=full'
     """
     found = []
     for place, network in enumerate(NETWORKS):
@@ -54,7 +54,7 @@ def cells(size: str) -> list[Cell]:
             for method in methods:
                 for _, asked in one_by_one(method, ["full"] if method == "dense" else sizes):
                     found.append(
-                        Cell.of(NAME, part=part, network=network, method=method, asked=asked, recipe="ours",
+                        Cell.of(NAME, part=part, network=network, method=method, sizes=asked, recipe="ours",
                                 effort=size)
                     )  # fmt: skip
     return found
@@ -64,7 +64,7 @@ def run(cell: Cell) -> list[dict]:
     """Rows by size and seed."""
     part, network = cell["part"], cell["network"]
     quick = cell["effort"] == "quick"
-    sizes = cell["asked"].split("+")
+    sizes = cell["sizes"].split("+")
     seeds = range(QUICK_SEEDS[network] if quick else SEEDS)
     rows = run_cell(
         table=PARTS[part][1][NETWORKS.index(network)], network=network, method=cell["method"],

@@ -54,8 +54,8 @@ def table_cells(table: str, size: str) -> list[Cell]:
     --------
     >>> from trimreg.experiments.networks.tables import table_cells
     >>> table_cells("tab1", "full")[0].name
-    'tab1/method=dense,asked=full,recipe=ours,effort=full'
-    >>> table_cells("tab2", "full")[3]["asked"]
+    'tab1/method=dense,sizes=full,recipe=ours,effort=full'
+    >>> table_cells("tab2", "full")[3]["sizes"]
     '219-214-100+266-88-33+245-75-25'
     """
     sizes = sizes_of(table)
@@ -69,9 +69,9 @@ def table_cells(table: str, size: str) -> list[Cell]:
     authors = [("dense", "full"), ("group l1", asked)] if table == "tab1" else []
     authors.append(("trimmed", asked))
     return [
-        Cell.of(table, method=method, asked=asked, recipe=recipe, effort=size)
+        Cell.of(table, method=method, sizes=sizes, recipe=recipe, effort=size)
         for recipe, rows in (("ours", ours), ("paper", authors))
-        for method, asked in rows
+        for method, sizes in rows
     ]
 
 
@@ -92,7 +92,7 @@ def run_table(cell: Cell) -> list[dict]:
     network, printed = TABLES[cell.experiment]
     quick = cell["effort"] == "quick"
     seeds = range(QUICK_SEEDS[network] if quick else SEEDS)
-    sizes = cell["asked"].split("+")
+    sizes = cell["sizes"].split("+")
     rows = run_cell(
         table=cell.experiment, network=network, method=cell["method"],
         sizes=[size for size in sizes for _ in seeds], seeds=[seed for _ in sizes for seed in seeds],
