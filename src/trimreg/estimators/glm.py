@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import xlogy
-from sklearn.base import RegressorMixin
 
 from ..losses import Gamma, Huber, Poisson
 from . import validation as check
-from .linear import TrimmedEstimator
+from .linear import Regressor, TrimmedEstimator
 
 
-class _LogLinkRegressor(RegressorMixin, TrimmedEstimator):
+class _LogLinkRegressor(Regressor, TrimmedEstimator):
     """A mean of ``exp(eta)``, scored by the share of the deviance that is explained."""
 
     _kind: type
@@ -140,7 +139,7 @@ class TrimmedGammaRegressor(_LogLinkRegressor):
         return 1.0 + np.log(y)
 
 
-class TrimmedHuberRegressor(RegressorMixin, TrimmedEstimator):
+class TrimmedHuberRegressor(Regressor, TrimmedEstimator):
     r"""Huber's robust regression in which all but the h largest coefficients are penalized.
 
     .. math:: \min_{\theta, b, s}\; \tfrac12 \sum_i d_i \Bigl[s + s\, H\bigl((y_i - \eta_i) / s\bigr)\Bigr]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
-from .linear import TrimmedEstimator
+from .linear import Regressor, TrimmedEstimator
 
 
-class TrimmedGroupLasso(RegressorMixin, TrimmedEstimator):
+class TrimmedGroupLasso(Regressor, TrimmedEstimator):
     r"""Least squares in which all but the h largest groups of coefficients are penalized.
 
     .. math:: \min_{\theta, b}\; \frac{1}{2n} \|y - Z\theta - b\|^2 + \alpha \sum_{g > h} r_{(g)}, \qquad

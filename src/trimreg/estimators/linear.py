@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
+from ..designs.foreign import is_foreign, to_host
 from ..losses import get_loss
 from ..penalties import TrimmedL1
 from ..penalties.norms import partition
@@ -14,6 +15,44 @@ from . import validation as check
 from .entry import fit_details
 from .solve import solve_with_task
 from .summary import Summary, fit_facts, summarize
+
+
+class Regressor(RegressorMixin):
+    """Scores by the share of the variance explained, wherever X and y lie."""
+
+    def score(self, X, y, sample_weight=None):
+        """The coefficient of determination of the predictions, :func:`sklearn.metrics.r2_score`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        return super().score(X, to_host(y), to_host(sample_weight))
+
+
+class Classifier(ClassifierMixin):
+    """Scores by the share of right classes, wherever X and y lie."""
+
+    def score(self, X, y, sample_weight=None):
+        """The share of samples whose class is predicted, :func:`sklearn.metrics.accuracy_score`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        return super().score(X, to_host(y), to_host(sample_weight))
 
 
 class LinearEstimator(BaseEstimator):
@@ -53,6 +92,8 @@ class LinearEstimator(BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
+            In memory; or on disk (:class:`~trimreg.OnDisk`), on a cluster (a Dask array or DataFrame) or on a
+            GPU (a torch tensor, a CuPy or JAX array), where it stays. Coefficients are NumPy arrays.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), optional
 
@@ -61,12 +102,13 @@ class LinearEstimator(BaseEstimator):
         self
         """
         check.check_flag("warm_start", self.warm_start)
-        X = X if hasattr(X, "shape") else check.check_real("X", X)
-        validate_data(self, X, skip_check_array=True)  # names and number of features; solve checks the rest
-        y, sample_weight = self._target(y, sample_weight)
-        arguments = self._arguments()
-        start = self._start(arguments["loss"], y)
-        self._take(*solve_with_task(X, y, sample_weight=sample_weight, theta0=start, **arguments))
+        with check.all_or_nothing(self):
+            X = X if hasattr(X, "shape") else check.check_real("X", X)
+            check.check_features(self, X)  # names and number; solve checks the rest
+            y, sample_weight = self._target(to_host(y), to_host(sample_weight))
+            arguments = self._arguments()
+            start = self._start(arguments["loss"], y)
+            self._take(*solve_with_task(X, y, sample_weight=sample_weight, theta0=start, **arguments))
         return self
 
     def _take(self, result, task) -> None:
@@ -112,8 +154,11 @@ class LinearEstimator(BaseEstimator):
         """The linear predictor, of shape (n_samples,) or (n_samples, n_outputs)."""
         check_is_fitted(self)
         matrix = check.check_matrix(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
-        return matrix @ self.coef_.T + np.asarray(self.intercept_, dtype=self.coef_.dtype)
+        check.check_features(self, X, reset=False)
+        intercept = np.asarray(self.intercept_, dtype=self.coef_.dtype)
+        if is_foreign(matrix):
+            return check.foreign_product(matrix, self.coef_, intercept)
+        return matrix @ self.coef_.T + intercept
 
     def predict(self, X):
         """Predicted means of the target.

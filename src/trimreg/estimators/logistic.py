@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..losses import Logistic, Multinomial
 from . import validation as check
-from .linear import TrimmedEstimator
+from .linear import Classifier, TrimmedEstimator
 
 #: Only where the objective is below this is it looked whether the classes are separable.
 _NEARLY_PERFECT = 1e-3
 
 
-class TrimmedLogisticRegression(ClassifierMixin, TrimmedEstimator):
+class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
     r"""Logistic regression in which all but the h largest coefficients are penalized.
 
     .. math:: \min_{\theta, b}\; \sum_i d_i \log\bigl(1 + e^{-s_i (z_i'\theta + b)}\bigr)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sklearn.base import RegressorMixin
-
 from ..losses import get_loss
-from .linear import LinearEstimator
+from .linear import LinearEstimator, Regressor
 
 
-class MEstimator(RegressorMixin, LinearEstimator):
+class MEstimator(Regressor, LinearEstimator):
     r"""A linear model by any loss and any penalty of the library, or of your own.
 
     .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b) + P_\alpha(\theta)

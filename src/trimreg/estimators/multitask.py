@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from sklearn.base import RegressorMixin
-
-from .linear import TrimmedEstimator
+from .linear import Regressor, TrimmedEstimator
 
 
-class MultiTaskTrimmedLasso(RegressorMixin, TrimmedEstimator):
+class MultiTaskTrimmedLasso(Regressor, TrimmedEstimator):
     r"""Least squares for several targets in which h features go free, for all targets together.
 
     .. math:: \min_{\Theta, b}\; \frac{1}{2n} \|Y - Z\Theta - 1 b'\|_F^2 + \alpha \sum_{j > h} r_{(j)}, \qquad

@@ -41,7 +41,9 @@ def solve(
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_samples, n_features)
-        float32 stays float32; C or Fortran order, read-only arrays and memory maps are used in place.
+        float32 stays float32; C or Fortran order, read-only arrays and memory maps are used in place. Or a
+        matrix that stays on disk (:class:`~trimreg.OnDisk`), on a cluster (a Dask array or DataFrame) or on a
+        GPU (a torch tensor, a CuPy or JAX array).
     y : array-like of shape (n_samples,), or (n_samples, n_columns) for losses of a matrix
     loss : str or loss object
         See :mod:`trimreg.losses`. With several outputs (multinomial, multi-task) ``coef`` is (n_outputs,
@@ -118,6 +120,7 @@ def solve_with_task(
     if check.is_zero(n_outliers):
         task = prepare(X, y, **arguments)
         return solve_task(task, callback), task
+    check.check_near(X, "n_outliers", "leave n_outliers at 0")
     X = check.check_matrix(X)  # here and not at every fit
     y = check.check_target(y, X.shape[0], matrix=get_loss(loss).matrix_target)
     result = solve_without_outliers(X, y, n_outliers, callback, **arguments)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from sklearn.base import RegressorMixin
-
-from .linear import TrimmedEstimator
+from .linear import Regressor, TrimmedEstimator
 
 
-class TrimmedLasso(RegressorMixin, TrimmedEstimator):
+class TrimmedLasso(Regressor, TrimmedEstimator):
     r"""Least squares in which all but the h largest coefficients are penalized.
 
     .. math:: \min_{\theta, b}\; \frac{1}{2n} \|y - Z\theta - b\|^2 + \alpha \sum_{j > h} |\theta|_{(j)}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, validate_data
 
+from ..designs.foreign import adopt, feature_names, is_far, to_host
 from ..solvers import SolverSpec
 
 
@@ -50,8 +53,10 @@ def check_finite(X, name: str) -> None:
 def check_real(name: str, value):
     """``value`` as an array or sparse matrix of real numbers, of any dtype and shape.
 
-    Complex numbers have no order to trim by, and strings are not parsed.
+    Complex numbers have no order to trim by, and strings are not parsed. What lies on a GPU or a cluster is
+    fetched, so this is for vectors; :func:`check_matrix` is for X.
     """
+    value = to_host(value)
     try:
         array = value if sp.issparse(value) else np.asarray(value)
     except ValueError as error:  # rows of unequal length
@@ -66,7 +71,14 @@ def check_real(name: str, value):
 
 
 def check_matrix(X):
-    """``X`` as a float matrix that shares memory with the user's where it can."""
+    """``X`` as a float matrix that shares memory with the user's where it can.
+
+    A matrix that is not in memory stays where it is: it comes back as a
+    :class:`~trimreg.designs.foreign.Foreign`, and the first pass of its design looks for NaN and inf.
+    """
+    foreign = adopt(X)
+    if foreign is not None:
+        return check_shape(foreign)
     check_real("X", X)
     try:
         X = check_array(
@@ -80,6 +92,91 @@ def check_matrix(X):
         raise ValueError(f"X must be a matrix with at least one row and one column: {error}") from None
     check_finite(X, "X")
     return X
+
+
+def check_shape(X):
+    """``X``, if it has a row and a column at least."""
+    if len(X.shape) != 2 or 0 in X.shape:
+        raise ValueError(
+            f"X must be a matrix with at least one row and one column; got shape {tuple(X.shape)}"
+        )
+    return X
+
+
+def foreign_product(X, coef, intercept) -> np.ndarray:
+    """Linear predictors of a matrix that is not in memory, in the dtype that memory would give them."""
+    eta = X.product(np.asarray(coef, dtype=float).T, np.asarray(intercept, dtype=float))
+    bad = np.flatnonzero(~np.isfinite(eta if eta.ndim == 1 else eta.sum(axis=1)))
+    if bad.size:
+        raise ValueError(
+            f"X contains NaN or inf at row {bad[0]} (and in {bad.size - 1} more rows), or numbers too large "
+            "to predict from; drop or impute missing values"
+        )
+    return eta.astype(np.result_type(X.dtype, coef.dtype), copy=False)
+
+
+def check_near(X, what: str, instead: str) -> None:
+    """A ``ValueError`` where X is on disk, a cluster or a GPU, and ``what`` needs it in memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.designs.rows import ArrayRows
+    >>> from trimreg.estimators.validation import check_near
+    >>> check_near(ArrayRows(np.eye(2), block_rows=1), "n_outliers", "leave it at 0")
+    Traceback (most recent call last):
+        ...
+    ValueError: n_outliers needs X in memory, and X is an ArrayRows; leave it at 0, or pass a NumPy array
+    """
+    if is_far(X):
+        kind = type(X).__name__
+        article = "an" if kind[0] in "AEIOUaeiou" else "a"
+        raise ValueError(
+            f"{what} needs X in memory, and X is {article} {kind}; {instead}, or pass a NumPy array"
+        )
+
+
+def check_features(estimator, X, reset=True) -> None:
+    """Set the number and names of the features of an estimator, or hold X against them; X is not read."""
+    names = feature_names(X)
+    if is_far(X):
+        X = SimpleNamespace(shape=X.shape) if names is None else _named_frame(names)
+    validate_data(estimator, X, skip_check_array=True, reset=reset)
+
+
+def _named_frame(names):
+    """An empty table with these columns, which scikit-learn reads the names from."""
+    try:
+        import pandas as pd
+    except ImportError:  # scikit-learn knows no names then either
+        return SimpleNamespace(shape=(0, len(names)))
+    return pd.DataFrame(columns=list(names))
+
+
+@contextmanager
+def all_or_nothing(estimator):
+    """Leave the estimator as it was if the block fails or is interrupted: nothing half-fitted stays behind.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from trimreg.estimators.validation import all_or_nothing
+    >>> model = SimpleNamespace(coef_=1)
+    >>> try:
+    ...     with all_or_nothing(model):
+    ...         model.coef_, model.classes_ = 2, 3
+    ...         raise KeyboardInterrupt
+    ... except KeyboardInterrupt:
+    ...     print(model)
+    namespace(coef_=1)
+    """
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 def check_vector(name: str, value, size: int, each: str) -> np.ndarray:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
+from ..estimators.linear import Regressor
 from ..estimators.logistic import TrimmedLogisticRegression, centred
 from ..losses import LOSSES, get_loss
 from .surfacecv import SurfaceCV
@@ -59,7 +59,7 @@ _ATTRIBUTES = """
         that enter together. 0 is never penalized, -1 not in the model."""
 
 
-class TrimmedLassoCV(RegressorMixin, SurfaceCV):
+class TrimmedLassoCV(Regressor, SurfaceCV):
     __doc__ = rf"""The trimmed lasso that chooses h and alpha by cross-validation or a criterion.
 
     Parameters
@@ -175,7 +175,7 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
         return super()._fitted(np.atleast_2d(coef), np.atleast_1d(intercept))
 
 
-class MEstimatorCV(RegressorMixin, SurfaceCV):
+class MEstimatorCV(Regressor, SurfaceCV):
     __doc__ = rf"""A trimmed model of any loss that chooses h and alpha.
 
     Parameters

@@ -1,0 +1,139 @@
+"""Matrices that stay where they are: on disk, on a cluster, on a GPU.
+
+They are known by their type, so nothing is imported that the user has not imported: who has a torch tensor
+has torch. What they can do is little: make a design, and multiply for predictions. Everything else in the
+library goes through the design, or says that it needs X in memory.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+
+class Foreign(Protocol):
+    """A matrix that is not in this process's memory as a NumPy array.
+
+    Attributes
+    ----------
+    shape : tuple of two int
+    dtype : numpy.dtype
+        Of the coefficients that are returned: float64, or float32 for float32 and bfloat16 storage.
+    feature_names : sequence of str or None, optional
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+
+    def design(self, weights, *, center=False, scale=False):
+        """The design over this matrix; its first pass refuses NaN and inf."""
+        ...
+
+    def product(self, coef, intercept=0.0) -> np.ndarray:
+        """``X coef + intercept`` in float64, of shape (n,) or (n, k)."""
+        ...
+
+    def describe(self) -> str:
+        """One line for messages."""
+        ...
+
+
+_ABILITIES = ("design", "product", "describe")
+
+
+def adopt(X) -> Foreign | None:
+    """``X`` as a :class:`Foreign` matrix; None for everything that is an array in memory, or can become one.
+
+    Dask arrays and DataFrames, torch tensors, CuPy and JAX arrays, whatever else speaks DLPack alone, and the
+    library's own :class:`~trimreg.designs.rows.FarRows`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.designs.foreign import adopt
+    >>> from trimreg.designs.rows import ArrayRows
+    >>> X = np.eye(3)
+    >>> adopt(X) is None
+    True
+    >>> adopt(ArrayRows(X, block_rows=2))
+    <array by blocks 3 x 3 float64>
+    """
+    if is_foreign(X):
+        return X
+    kind = _kind(X)
+    if kind == "dask":
+        from .daskrows import DaskRows
+
+        return DaskRows(X)
+    if kind in ("torch", "dlpack"):
+        from .torchdense import TorchMatrix
+
+        return TorchMatrix(X)
+    return None
+
+
+def is_foreign(X) -> bool:
+    """Whether ``X`` is itself a :class:`Foreign` matrix."""
+    return all(callable(getattr(type(X), name, None)) for name in _ABILITIES)
+
+
+def is_far(X) -> bool:
+    """Whether :func:`adopt` would take ``X``, without doing so."""
+    return is_foreign(X) or _kind(X) is not None
+
+
+def to_host(value):
+    """A vector or small matrix as a NumPy array (or what NumPy can read), from wherever it lies.
+
+    What is in memory already is returned as it is.
+
+    Examples
+    --------
+    >>> from trimreg.designs.foreign import to_host
+    >>> to_host([1.0, 2.0])
+    [1.0, 2.0]
+    """
+    kind = _kind(value)
+    if kind == "dask":
+        return value.compute()
+    if kind == "torch":
+        value = value.detach()
+        value = value.resolve_conj().resolve_neg().cpu()
+        # NumPy has no bfloat16, and every bfloat16 is a float32
+        return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
+    if kind == "dlpack":
+        if hasattr(value, "get"):  # CuPy, which does not convert by itself
+            return value.get()
+        return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
+    return value
+
+
+def feature_names(X):
+    """The names of the columns, where a matrix that is not in memory has some; else None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.designs.foreign import feature_names
+    >>> feature_names(np.eye(2)) is None
+    True
+    """
+    if is_foreign(X):
+        return getattr(X, "feature_names", None)
+    return list(X.columns) if _kind(X) == "dask" and hasattr(X, "columns") else None
+
+
+def _kind(value) -> str | None:
+    """``"dask"``, ``"torch"``, ``"dlpack"`` (CuPy, JAX, and what has no other way to NumPy), or None."""
+    if isinstance(value, np.ndarray):
+        return None
+    roots = {base.__module__.partition(".")[0] for base in type(value).__mro__}
+    if roots & {"dask", "dask_expr"}:
+        return "dask"
+    if "torch" in roots:
+        return "torch"
+    if roots & {"cupy", "jax", "jaxlib"}:
+        return "dlpack"
+    alone = hasattr(type(value), "__dlpack__") and not hasattr(type(value), "__array__")
+    return "dlpack" if alone else None
