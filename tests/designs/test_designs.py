@@ -7,6 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from trimreg.designs import DenseDesign, SparseDesign, WithConstant, as_design
+from trimreg.designs.blocked import BlockedDesign
+from trimreg.designs.rows import ArrayRows
 
 N, P = 23, 9
 
@@ -44,6 +46,13 @@ KINDS = {
     "COO": lambda X, tmp_path: sp.coo_array(X),
     "CSC-float32": lambda X, tmp_path: sp.csc_array(X.astype(np.float32)),
     "CSR-matrix": lambda X, tmp_path: sp.csr_matrix(X),
+    "rows": lambda X, tmp_path: ArrayRows(X, block_rows=10),
+    "rows-one-by-one": lambda X, tmp_path: ArrayRows(X, block_rows=1),
+    "rows-all-at-once": lambda X, tmp_path: ArrayRows(np.asfortranarray(X), block_rows=10**6),
+    "rows-many": lambda X, tmp_path: ArrayRows(X, block_rows=7_001),
+    "rows-float32": lambda X, tmp_path: ArrayRows(X.astype(np.float32), block_rows=10),
+    "rows-nothing-held": lambda X, tmp_path: ArrayRows(X, block_rows=10, memory=0),
+    "rows-two-held": lambda X, tmp_path: ArrayRows(X, block_rows=10, memory=2 * 8 * len(X)),
 }
 
 
@@ -103,6 +112,10 @@ def assert_same_matrix(design, Z, rtol, d):
         (design.gram(rows, curvature, cols), Z[:, rows].T @ (Z[:, cols] * curvature[:, None])),
         (design.gram(cols, d, cols), Z[:, cols].T @ (Z[:, cols] * d[:, None])),
         (design.gram(None, curvature, cols), Z.T @ (Z[:, cols] * curvature[:, None])),
+        (design.gram_and_sums(cols, curvature)[0], Z[:, cols].T @ (Z[:, cols] * curvature[:, None])),
+        (design.gram_and_sums(cols, curvature)[1], Z[:, cols].T @ curvature),
+        (design.weighted_sums(rows, r), Z[:, rows].T @ r),
+        (design.restricted(rows[::-1]).matvec(np.arange(1.0, 4.0)), Z[:, rows[::-1]] @ np.arange(1.0, 4.0)),
         (design.column_norms(d), np.sqrt(d @ Z**2)),
         (design.column_norms(curvature), np.sqrt(curvature @ Z**2)),
     ]
@@ -127,7 +140,8 @@ def test_five_operations(kind, weights, center, scale):
     X = ordinary()
     given = kind(X)
     design = as_design(given, weights, center=center, scale=scale)
-    assert isinstance(design, SparseDesign if sp.issparse(given) else DenseDesign)
+    dense = BlockedDesign if isinstance(given, ArrayRows) else DenseDesign
+    assert isinstance(design, SparseDesign if sp.issparse(given) else dense)
     rtol = 2e-6 if given.dtype == np.float32 else 1e-13
     Z = explicit(X, weights, center, scale)
     assert_same_matrix(design, Z, rtol, weights)
@@ -163,7 +177,7 @@ def test_with_constant(kind, weights):
 
 # -- columns that arithmetic is hard on ------------------------------------------------------------------
 
-DOUBLES = ["C", "F", "memmap", "CSC", "CSR"]
+DOUBLES = ["C", "F", "memmap", "CSC", "CSR", "rows", "rows-one-by-one", "rows-nothing-held"]
 
 
 @pytest.mark.parametrize("name", DOUBLES)
@@ -198,7 +212,7 @@ def test_columns_whose_mean_dwarfs_their_deviation(name, scale, weights, tmp_pat
     )
 
 
-@pytest.mark.parametrize("name", ["C", "F", "float32-C", "CSC"])
+@pytest.mark.parametrize("name", ["C", "F", "float32-C", "CSC", "rows-all-at-once", "rows-many"])
 @pytest.mark.parametrize("value", [0.1, -1e8 / 3, 1e-200])
 def test_constant_columns_are_zero_however_many_rows(name, value, tmp_path):
     n = 300_000  # the rounding of a mean over this many is far above that of one number

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from .base import Design, ScaledMatrix
 from .constant import WithConstant
 from .dense import DenseDesign
+from .foreign import adopt
 from .outputs import MultiOutput
 from .sparse import SparseDesign
 
@@ -22,7 +23,7 @@ __all__ = [
 
 
 def as_design(X, weights, *, center=False, scale=False) -> ScaledMatrix:
-    """The design for ``X``: sparse matrices by columns, everything else as a dense array.
+    """The design for ``X``: sparse matrices by columns, arrays as they are, others where they lie.
 
     Examples
     --------
@@ -33,5 +34,8 @@ def as_design(X, weights, *, center=False, scale=False) -> ScaledMatrix:
     >>> design.matvec(np.array([1.0, 1.0]))  # the constant column takes no part
     array([-1.,  1.])
     """
+    foreign = adopt(X)
+    if foreign is not None:
+        return foreign.design(weights, center=center, scale=scale)
     kind = SparseDesign if sp.issparse(X) else DenseDesign
     return kind(X, weights, center=center, scale=scale)

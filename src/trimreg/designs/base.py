@@ -32,6 +32,7 @@ class Design(Protocol):
 
     shape: tuple[int, int]
     dtype: np.dtype
+    near: bool  # whether X is in memory; where it is not, an operation costs a pass over it
 
     def matvec(self, v: np.ndarray) -> np.ndarray: ...
 
@@ -42,6 +43,10 @@ class Design(Protocol):
     def gram(self, rows: np.ndarray | None, d: np.ndarray, cols: np.ndarray) -> np.ndarray: ...
 
     def column_norms(self, d: np.ndarray) -> np.ndarray: ...
+
+    def gram_and_sums(self, W: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``Z_W' diag(d) Z_W`` and ``Z_W' d``."""
+        ...
 
     def rescaled(self, factor: np.ndarray) -> Design:
         """The design ``Z diag(factor)`` over the same ``X``."""
@@ -64,11 +69,11 @@ class Moments(NamedTuple):
 
 
 class ScaledMatrix:
-    """The part that every in-memory design shares: the implicit centring and scaling.
+    """The part that every design over a matrix shares: the implicit centring and scaling.
 
     Parameters
     ----------
-    X : array or sparse matrix of shape (n, p)
+    X : array or sparse matrix of shape (n, p), or rows that lie elsewhere
     weights : ndarray of shape (n,)
         Sample weights that sum to one; means and deviations are taken under them.
     center : bool
@@ -76,6 +81,8 @@ class ScaledMatrix:
     scale : bool or ndarray of shape (p,)
         Whether to divide the columns by their deviation, or what to divide them by.
     """
+
+    near = True
 
     def __init__(self, X, weights: np.ndarray, *, center: bool = False, scale=False):
         self.X = X
@@ -126,6 +133,17 @@ class ScaledMatrix:
         """``Z_W' d``."""
         sums = self._sums(W, d)
         return sums if self.offset is None else sums - d.sum() * self.offset[W] * self.inverse_scale[W]
+
+    def gram_and_sums(self, W, d):
+        """``Z_W' diag(d) Z_W`` and ``Z_W' d``: by one pass, where passes are dear."""
+        return self.gram(W, d, W), self.weighted_sums(W, d)
+
+    def compressed(self, y, d):
+        """A design and a target of few rows with the same least squares: :mod:`trimreg.designs.compress`."""
+        from .compress import few_rows
+
+        every = np.arange(self.shape[1])
+        return few_rows(self.gram(every, d, every), self.rmatvec((d * y.T).T), y, d, source=self)
 
     def original_units(self, theta: np.ndarray):
         """Coefficients for ``X`` itself, and the intercept that the centring took away."""

@@ -25,6 +25,8 @@ def weighted_gram(Z, d):
 class ColumnBlock:
     """A dense float64 matrix as a design, neither centred nor scaled: all that has been done already."""
 
+    near = True
+
     def __init__(self, Z: np.ndarray):
         self.Z = Z
         self.shape = Z.shape
@@ -41,6 +43,9 @@ class ColumnBlock:
 
     def weighted_sums(self, W, d):
         return d @ self.Z[:, W]
+
+    def gram_and_sums(self, W, d):
+        return self.gram(W, d, W), self.weighted_sums(W, d)
 
     def gram(self, rows, d, cols):
         if rows is not cols:

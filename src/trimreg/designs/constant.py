@@ -14,6 +14,7 @@ class WithConstant:
         n, p = design.shape
         self.shape = (n, p + 1)
         self.dtype = design.dtype
+        self.near = design.near
 
     def rescaled(self, factor):
         return WithConstant(self.inner.rescaled(factor[:-1]), self.scale * factor[-1])
@@ -43,13 +44,29 @@ class WithConstant:
         rows = cols if rows is cols else np.asarray(rows)
         product = np.empty((len(rows), len(cols)))
         left, right = rows < self.shape[1] - 1, cols < self.shape[1] - 1
-        inner_cols = cols[right]
-        inner_rows = inner_cols if rows is cols else rows[left]
-        product[np.ix_(left, right)] = self.inner.gram(inner_rows, d, inner_cols)
-        product[np.ix_(left, ~right)] = self.scale * self.inner.weighted_sums(inner_rows, d)[:, None]
-        product[np.ix_(~left, right)] = self.scale * self.inner.weighted_sums(inner_cols, d)
+        if rows is cols:  # one pass over X
+            gram, sums = self.inner.gram_and_sums(cols[right], d)
+            of_rows = sums
+        else:
+            gram, sums = self.inner.gram(rows[left], d, cols[right]), self.inner.weighted_sums(cols[right], d)
+            of_rows = self.inner.weighted_sums(rows[left], d)
+        product[np.ix_(left, right)] = gram
+        product[np.ix_(left, ~right)] = self.scale * of_rows[:, None]
+        product[np.ix_(~left, right)] = self.scale * sums
         product[np.ix_(~left, ~right)] = self.scale**2 * d.sum()
         return product
+
+    def gram_and_sums(self, W, d):
+        """``Z_W' diag(d) Z_W`` and ``Z_W' d``."""
+        return self.gram(W, d, W), self.weighted_sums(W, d)
+
+    def weighted_sums(self, W, d):
+        """``Z_W' d``."""
+        W = np.asarray(W)
+        out = np.full(len(W), self.scale * d.sum())
+        real = W < self.shape[1] - 1
+        out[real] = self.inner.weighted_sums(W[real], d)
+        return out
 
     def column_norms(self, d):
         return np.append(self.inner.column_norms(d), self.scale * np.sqrt(d.sum()))

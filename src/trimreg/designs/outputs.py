@@ -18,6 +18,7 @@ class MultiOutput:
         n, p = design.shape
         self.shape = (n, p * n_outputs)
         self.dtype = design.dtype
+        self.near = design.near
 
     def rescaled(self, factor):
         """``factor`` is the same for the coefficients of a feature."""
@@ -48,6 +49,11 @@ class MultiOutput:
         if self.n_outputs != 1:
             raise ValueError(f"columns are those of one output; this design has {self.n_outputs}")
         return self.inner.columns(W)
+
+    def compressed(self, y, d):
+        """A design and a target of few rows with the same least squares."""
+        few, target = self.inner.compressed(y, d)
+        return MultiOutput(few, self.n_outputs), target
 
     def column_norms(self, d):
         return np.repeat(self.inner.column_norms(d), self.n_outputs)

@@ -50,13 +50,19 @@ class Rows(Protocol):
         """
         ...
 
+    def read_columns(self, W: np.ndarray, out) -> None:
+        """Write the columns W into the arrays of ``out``, one each."""
+        ...
+
     def narrowed(self, W: np.ndarray):
         """The columns W: an array (n, len(W)) of the storage dtype, or rows again where that is too large."""
         ...
 
 
-def cached_parts(block):
+def cached_parts(block, width=None):
     """Slices of the rows of ``block`` that are small enough to be computed with in cache.
+
+    ``width`` is how many numbers of a row are computed with; all of them by default.
 
     Examples
     --------
@@ -66,7 +72,7 @@ def cached_parts(block):
     [(0, 1), (1, 2), (2, 3)]
     """
     n, p = block.shape
-    step = max(1, _CACHED_ELEMENTS // max(p, 1))
+    step = max(1, _CACHED_ELEMENTS // max(p if width is None else width, 1))
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
@@ -119,13 +125,25 @@ class FarRows:
         n, p = self.shape
         return f"{self.kind} {n} x {p} {np.dtype(self.dtype)}"
 
+    def read_columns(self, W, out) -> None:
+        """Write the columns W into the arrays of ``out``, one each, by one pass.
+
+        The place to override where columns lie by themselves: there it need not be a whole pass.
+        """
+        start = 0
+        for piece in self.sweep(block_columns, arguments=(np.asarray(W, dtype=np.intp),)):
+            for column, values in zip(out, piece.T, strict=True):
+                column[start : start + len(piece)] = values
+            start += len(piece)
+
     def narrowed(self, W):
         """The columns W as an array in Fortran order, by one pass; as rows where they exceed ``memory``."""
         W = np.asarray(W, dtype=np.intp)
         if self.shape[0] * W.size * np.dtype(self.dtype).itemsize > self.memory:
             return ColumnRows(self, W)
         near = np.empty((self.shape[0], W.size), dtype=self.dtype, order="F")
-        return stacked(self.sweep(block_columns, arguments=(W,)), near)
+        self.read_columns(W, near.T)
+        return near
 
     def product(self, coef, intercept=0.0):
         """``X coef + intercept`` in float64, by one pass; ``coef`` of shape (p,) or (p, k)."""
@@ -191,5 +209,5 @@ class ColumnRows(FarRows):
         self.passes += 1
         yield from self.rows.sweep(_kernel_on_columns, vectors, (*arguments, kernel, self.W))
 
-    def narrowed(self, W):
-        return self.rows.narrowed(self.W[np.asarray(W, dtype=np.intp)])
+    def read_columns(self, W, out):
+        self.rows.read_columns(self.W[np.asarray(W, dtype=np.intp)], out)
