@@ -26,6 +26,7 @@ _WHERE = {
     "TrimmedGraphicalLassoCV": "selection",
     "StabilitySelection": "selection",
     "trimmed_path": "selection",
+    "OnDisk": "designs.disk",
     "solve": "estimators",
     "steps": "estimators",
     "solve_graphical": "estimators",

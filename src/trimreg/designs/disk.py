@@ -1,0 +1,186 @@
+"""Matrices on disk: read by blocks of rows, one block ahead of the arithmetic, never copied whole."""
+
+from __future__ import annotations
+
+import copy
+import os
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
+from numbers import Integral
+
+import numpy as np
+
+from .npyfile import mapped_file, npy_file
+from .parquetfile import parquet_file, parts_of
+from .rows import FarRows
+from .zarrfile import is_zarr, zarr_array
+
+BLOCK_BYTES = 16 << 20
+VECTORS = 10  # of length n, in float64, that a fit holds at once
+
+
+class OnDisk(FarRows):
+    """A matrix on disk, to be given to an estimator as ``X``.
+
+    Every pass reads the file from beginning to end in blocks of rows, a thread one block ahead. Nothing is
+    open between passes, so the object can be copied, pickled and sent to other processes of the machine.
+
+    Parameters
+    ----------
+    source : path, numpy.memmap or zarr.Array
+        A ``.npy`` file (either order), a Zarr array or a group that holds one matrix, a Parquet file or a
+        folder of them, or a memory map or a view of one. float32 stays float32, other real numbers are
+        converted to float64 block by block.
+    memory : int, default=512_000_000
+        Bytes that a fit may hold: the vectors of length n, the blocks that are being read, and the columns
+        that are kept near so as not to be read again. More memory saves passes. What Python and its libraries
+        take (about 300 MB) comes on top.
+    columns : sequence of str or int, optional
+        Which columns of a Parquet source are X.
+
+    Attributes
+    ----------
+    shape, dtype, nbytes
+    passes : int or float
+        How often the file was gone through. Some columns count as that part of a pass if no others are read.
+    memory : int
+        What is left of ``memory`` for columns.
+    feature_names : list of str or None
+        The names of Parquet columns.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from trimreg.designs.disk import OnDisk
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "X.npy")
+    >>> np.save(path, np.arange(6.0).reshape(3, 2))
+    >>> X = OnDisk(path)
+    >>> X
+    <array on disk 3 x 2 float64 (X.npy)>
+    >>> X.product(np.array([1.0, -1.0]), 1.0), X.passes
+    (array([0., 0., 0.]), 1)
+    >>> folder.cleanup()
+    """
+
+    kind = "array on disk"
+    ndim = 2
+
+    def __init__(self, source, memory: int = 512_000_000, columns=None):
+        if isinstance(memory, bool) or not isinstance(memory, Integral) or memory <= 0:
+            raise ValueError(f"memory={memory!r} must be a positive whole number of bytes")
+        store = _store_of(source, columns, _block_bytes(memory))
+        vectors = 8 * VECTORS * store.shape[0]
+        needed = vectors + store.live_bytes
+        if needed > memory:
+            enough = needed
+            while (more := vectors + replace(store, block_bytes=_block_bytes(enough)).live_bytes) > enough:
+                enough = more
+            raise ValueError(
+                f"memory={memory} bytes are too few for {store.path}: {VECTORS} vectors of length "
+                f"{store.shape[0]} take {vectors}, reading takes {store.live_bytes}; "
+                f"give memory={enough} or more{store.advice}"
+            )
+        self._store = store
+        self._columns = None
+        self._tally = {"passes": 0}
+        self.memory = int(memory) - needed
+        self.shape, self.dtype = store.shape, store.dtype
+        self.feature_names = None if store.names is None else list(store.names)
+
+    @property
+    def passes(self):
+        return self._tally["passes"]
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError(
+            f"{self.describe()} is not pulled into memory; give it to an estimator of trimreg as X"
+        )
+
+    def describe(self) -> str:
+        return f"{super().describe()} ({os.path.basename(self._store.path)})"
+
+    def sweep(self, kernel, vectors=(), arguments=()):
+        """Yield ``kernel(block, *parts, *arguments)`` for each block of rows, in order: one pass."""
+        start = 0
+        for block in self._blocks(self._columns):
+            rows = slice(start, start + len(block))
+            yield kernel(block, *(vector[rows] for vector in vectors), *arguments)
+            start = rows.stop
+
+    def narrowed(self, W):
+        """The columns W, as an array in Fortran order; as rows again where they exceed ``memory``."""
+        W = np.asarray(W, dtype=np.intp)
+        W = (np.arange(self.shape[1]) if self._columns is None else self._columns)[W]
+        if W.size == 0 or self.shape[0] * W.size * self.dtype.itemsize <= self.memory:
+            near = np.empty((self.shape[0], W.size), dtype=self.dtype, order="F")
+            start = 0
+            for block in self._blocks(W) if W.size else ():
+                near[start : start + len(block)] = block
+                start += len(block)
+            return near
+        far = copy.copy(self)  # and the tally of passes with it
+        far._columns = W
+        far.shape = (self.shape[0], W.size)
+        far.feature_names = None if self.feature_names is None else [self._store.names[j] for j in W]
+        return far
+
+    def _blocks(self, columns):
+        """The blocks of a pass; while one is worked on, a thread reads the next."""
+        blocks = self._store.blocks(columns)
+        with ThreadPoolExecutor(1, thread_name_prefix="trimreg-read") as ahead:
+            following = ahead.submit(next, blocks, None)
+            try:
+                following.result()  # a file that cannot be read makes no pass
+                self._tally["passes"] += 1 if columns is None else self._store.share(columns)
+                while (block := following.result()) is not None:
+                    following = ahead.submit(next, blocks, None)
+                    yield block
+            finally:
+                wait([following])  # a read may be under way
+                blocks.close()  # and the file with it
+
+
+def _block_bytes(memory):
+    return min(BLOCK_BYTES, max(1, memory // 16))
+
+
+def _store_of(source, columns, block_bytes):
+    """The reader of a source, by what lies there and not by its name."""
+    if isinstance(source, np.ndarray):
+        _no_names(columns, "a memory map")
+        return mapped_file(source, block_bytes)
+    if type(source).__module__.partition(".")[0] == "zarr":
+        _no_names(columns, "a Zarr array")
+        return zarr_array(source, block_bytes)
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(f"source must be a path, a numpy.memmap or a zarr.Array, not {type(source).__name__}")
+    path = os.path.abspath(os.fspath(source))
+    if os.path.isdir(path):
+        if is_zarr(path):
+            _no_names(columns, path)
+            return zarr_array(path, block_bytes)
+        if parts_of(path):
+            return parquet_file(path, columns, block_bytes)
+        raise ValueError(f"{path} is a folder with neither a Zarr store nor files *.parquet in it")
+    try:
+        with open(path, "rb") as file:
+            mark = file.read(6)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: there is no such file") from None
+    if mark.startswith(b"PAR1"):
+        return parquet_file(path, columns, block_bytes)
+    if mark == b"\x93NUMPY":
+        _no_names(columns, path)
+        return npy_file(path, block_bytes)
+    what = "is empty" if not mark else "begins neither as .npy nor as Parquet"
+    raise ValueError(f"{path} {what}; OnDisk reads .npy, Zarr and Parquet")
+
+
+def _no_names(columns, what):
+    if columns is not None:
+        raise ValueError(f"columns chooses columns of Parquet; {what} has no names of columns")
