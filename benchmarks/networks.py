@@ -19,6 +19,7 @@ import numpy as np
 from .common import Section
 
 BARS = {"cpu": 1.3, "cuda": 1.15}
+KEPT = Path(__file__).parent / "measured" / "networks_cuda.json"  # shown where there is no GPU
 BATCH = {("LeNet-300-100", "cpu"): 100, ("LeNet-300-100", "cuda"): 100, ("ResNet-18", "cpu"): 16, ("ResNet-18", "cuda"): 128}  # fmt: skip
 # Steps of a repeat, and repeats.
 COUNTS = {("LeNet-300-100", "cpu"): (20, 41), ("LeNet-300-100", "cuda"): (100, 21), ("ResNet-18", "cpu"): (1, 15), ("ResNet-18", "cuda"): (5, 15)}  # fmt: skip
@@ -233,6 +234,14 @@ def where() -> str:
     return f"{gpu}torch {torch.__version__}, Python {platform.python_version()}"
 
 
+def kept_from_a_gpu() -> list[dict]:
+    """Records of :data:`KEPT`, each with the machine it was taken on; none where there is no such file."""
+    if not KEPT.exists():
+        return []
+    kept = json.loads(KEPT.read_text())
+    return [record | {"where": kept["where"]} for record in kept["records"]]
+
+
 def section_of(records: list[dict]) -> Section:
     section = Section(
         "Networks: what the penalty costs a training step",
@@ -258,16 +267,24 @@ def section_of(records: list[dict]) -> Section:
             f"a training step with the penalty on every layer against the plain step, {'GPU' if device == 'cuda' else 'CPU'}",
             ", ".join(f"{r['ratio']:.2f} times ({r['network']})" for r in default),
         ])  # fmt: skip
+    for place in dict.fromkeys(record["where"] for record in records if "where" in record):
+        section.remarks.append(
+            f"Rows of device cuda are from {place}, by `python -m benchmarks.networks --device cuda --json "
+            f"benchmarks/{KEPT.parent.name}/{KEPT.name}`."
+        )
     return section
 
 
 def run(quick: bool = False, device: str | None = None, json_file: str | None = None) -> Section:
     one_thread()
-    records = measured(quick, devices_there(device))
+    there = devices_there(device)
+    records = measured(quick, there)
     if json_file is not None:
         Path(json_file).write_text(
             json.dumps({"where": where(), "quick": quick, "records": records}, indent=1) + "\n"
         )
+    if device is None and "cuda" not in there:
+        records += kept_from_a_gpu()
     return section_of(records)
 
 
