@@ -83,6 +83,11 @@ def is_far(X) -> bool:
     return is_foreign(X) or _kind(X) is not None
 
 
+def tied(X) -> bool:
+    """Whether ``X`` cannot well be sent to another process: it is held by a GPU, or by a cluster's client."""
+    return is_foreign(X) and type(X).__module__.endswith((".torchdense", ".daskrows"))
+
+
 def to_host(value):
     """A vector or small matrix as a NumPy array (or what NumPy can read), from wherever it lies.
 

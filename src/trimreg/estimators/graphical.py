@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import validation as check
 from .graphmodel import GraphData, GraphicalModel, edge_penalty, read_covariance
 
 __all__ = ["GraphData", "GraphicalModel", "TrimmedGraphicalLasso", "edge_penalty", "read_covariance"]
@@ -181,9 +182,10 @@ class TrimmedGraphicalLasso(GraphicalModel):
         -------
         self
         """
-        data = self._read(X)
-        task = self._task(data, self._start())
-        self._take(task.solve(), task, data)
+        with check.all_or_nothing(self):
+            data = self._read(X)
+            task = self._task(data, self._start())
+            self._take(task.solve(), task, data)
         return self
 
     def _start(self):

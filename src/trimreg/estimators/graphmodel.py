@@ -16,8 +16,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from sklearn.covariance import EmpiricalCovariance, log_likelihood
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from ..designs import as_design
+from ..designs.foreign import is_far, is_foreign, to_host
 from ..diagnostics import certify_graph
 from ..penalties import PENALTIES, Penalty, TrimmedL1, get_penalty
 from ..solvers import EFFORTS, GRAPHICAL_SOLVERS, get_solver
@@ -91,6 +93,8 @@ def read_covariance(
         p, S = S.shape[0], (S + S.T) / 2
         dtype = _wide_enough(S, dtype)
         return GraphData(S, np.zeros(p, dtype), np.ones(p, dtype), None, None, dtype)
+    if kind != "pearson" or transform is not None:
+        check.check_near(X, "a correlation of ranks or scores", "use kind='pearson' without a transform")
     X = check.check_matrix(X)
     n, p = X.shape
     if n < 2:
@@ -98,7 +102,11 @@ def read_covariance(
     if p < 2:
         raise ValueError(f"X must have at least two columns, for one has no edges; got n_features = {p}")
     around_zero = assume_centered and kind == "pearson" and transform is None
-    constant = np.flatnonzero(~X.any(axis=0)) if around_zero else constant_columns(X)
+    if is_foreign(X):
+        design, S = _second_moments(X, center=not assume_centered)
+        constant = np.flatnonzero(design.inverse_scale == 0)
+    else:
+        constant = np.flatnonzero(~X.any(axis=0)) if around_zero else constant_columns(X)
     if constant.size:
         listed = ", ".join(str(j) if names is None else repr(str(names[j])) for j in constant[:6])
         what = "zero" if around_zero else "constant"
@@ -107,11 +115,21 @@ def read_covariance(
         scores = Nonparanormal().fit(X)
         S = covariance_of(scores.transform(X)).covariance
         return GraphData(S, np.zeros(p, X.dtype), np.ones(p, X.dtype), scores, n, X.dtype)
-    S, location, scale = covariance_of(X, kind=kind, transform=transform, assume_centered=assume_centered)
+    if is_foreign(X):
+        location = np.zeros(p) if assume_centered else design.offset
+    else:
+        S, location, scale = covariance_of(X, kind=kind, transform=transform, assume_centered=assume_centered)
     if kind == "pearson":
         scale = np.ones(p)
     dtype = _wide_enough(S, X.dtype)
     return GraphData(S, location.astype(dtype), scale.astype(dtype), None, n, dtype)
+
+
+def _second_moments(X, center):
+    """The design of a matrix that is not in memory, and its covariance (about 0 if not centred)."""
+    d, every = np.full(X.shape[0], 1.0 / X.shape[0]), np.arange(X.shape[1])
+    design = as_design(X, d, center=center)
+    return design, design.gram(every, d, every)
 
 
 def _wide_enough(S, dtype):
@@ -202,6 +220,7 @@ class GraphicalModel(EmpiricalCovariance):
 
     def _read(self, X) -> GraphData:
         """S from what the user passes, after every check that needs no more than its shape."""
+        X = to_host(X) if self.covariance == "precomputed" else X
         if sp.issparse(X):
             raise ValueError("X must be dense, not sparse; pass X.toarray()")
         what = "S" if self.covariance == "precomputed" else "X"
@@ -215,7 +234,7 @@ class GraphicalModel(EmpiricalCovariance):
         assume_centered = check.check_flag("assume_centered", self.assume_centered)
         if len(X.shape) == 2 and X.shape[1] > 1:
             self._check_parameters(X.shape[1])
-        validate_data(self, X, skip_check_array=True)  # the names and number of columns
+        check.check_features(self, X)  # their names and number
         return read_covariance(
             X, covariance=self.covariance, kind=self.kind, transform=self._transform,
             assume_centered=assume_centered, names=getattr(self, "feature_names_in_", None),
@@ -291,11 +310,23 @@ class GraphicalModel(EmpiricalCovariance):
 
     def _rows(self, X):
         check_is_fitted(self)
+        check.check_near(X, "the distance of every sample", "pass a part of the rows")
         if sp.issparse(X):
             raise ValueError("X must be dense, not sparse; pass X.toarray()")
         rows = check.check_matrix(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
+        check.check_features(self, X, reset=False)
         return self._data.rows(rows)
+
+    def _covariance_of_samples(self, X):
+        """The second moments of new samples about ``location_``, in the coordinates of S."""
+        if not is_far(X) or self._data.scores is not None:
+            rows = np.asarray(self._rows(X), dtype=float)
+            return rows.T @ rows / len(rows)
+        check_is_fitted(self)
+        check.check_features(self, X, reset=False)
+        design, S = _second_moments(check.check_matrix(X), center=True)
+        moved = design.offset - self._data.location
+        return (S + np.outer(moved, moved)) / np.outer(self._data.scale, self._data.scale)
 
     def score(self, X_test, y=None) -> float:
         r"""The mean Gaussian log-likelihood of new samples, as in scikit-learn:
@@ -314,8 +345,8 @@ class GraphicalModel(EmpiricalCovariance):
         -------
         float
         """
-        rows = np.asarray(self._rows(X_test), dtype=float)
-        return float(log_likelihood(rows.T @ rows / len(rows), np.asarray(self.precision_, dtype=float)))
+        S = self._covariance_of_samples(X_test)
+        return float(log_likelihood(S, np.asarray(self.precision_, dtype=float)))
 
     def mahalanobis(self, X):
         r"""Squared Mahalanobis distances :math:`(x - \mu)'\Theta(x - \mu)` of samples.

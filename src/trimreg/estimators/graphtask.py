@@ -67,7 +67,7 @@ class GraphTask:
         """Run the solver to its end."""
         try:
             outcome = run(self.steps(), self.max_iter, callback)
-            step = self._at_most_h(outcome.step)
+            step = self._at_most_h(outcome.step, at_once=outcome.interrupted)
         except ArithmeticError:
             h = self.problem.penalty.n_free
             lower = "R" if h is None else f"Lower h (now {h}), r"
@@ -77,14 +77,24 @@ class GraphTask:
             ) from None
         return self.result(step, outcome.n_iter, outcome.history)
 
-    def _at_most_h(self, step):
-        """The step, or where MM leads from it if it has more edges than ``alpha="exact"`` allows."""
+    def _at_most_h(self, step, at_once=False):
+        """The step, or where MM leads from it if it has more edges than ``alpha="exact"`` allows.
+
+        ``at_once`` takes the first step of MM with few enough edges; to cut edges off by hand could leave a
+        matrix that is not positive definite.
+        """
         problem = self.problem
-        factor = problem.penalty.levels(1.0)
-        if not self.exact or np.count_nonzero(step.theta[factor > 0]) <= problem.penalty.n_free:
+        penalized = problem.penalty.levels(1.0) > 0
+
+        def allowed(theta):
+            return np.count_nonzero(theta[penalized]) <= problem.penalty.n_free
+
+        if not self.exact or allowed(step.theta):
             return step
         mm = GRAPHICAL_SOLVERS["mm"]
-        *_, end = mm.iterate(problem, step.theta, tol=self.options["tol"], effort="low", shift=self.shift)
+        for end in mm.iterate(problem, step.theta, tol=self.options["tol"], effort="low", shift=self.shift):
+            if at_once and allowed(end.theta):
+                break
         message = f"{step.message}; finished by MM, for there were more than h edges"
         return replace(step, theta=end.theta, weights=end.weights, objective=end.objective, message=message)
 

@@ -31,6 +31,7 @@ from ..designs import as_design
 from ..losses import get_loss
 from ..penalties import largest
 from ..solvers import SolverResult, get_solver
+from ..solvers.driver import kept_of_interrupted, part_of_more
 from . import validation as check
 from .task import Task, prepare, solve_task
 
@@ -55,6 +56,18 @@ def solve_without_outliers(X, y, n_outliers, callback=None, **arguments) -> Solv
     fits = _Fits(X, y, count, callback, arguments)
     if count == 0:
         return fits.fit(fits.everyone, rough=False).result
+    try:
+        best = _best(fits)
+    except KeyboardInterrupt:
+        best = fits.lowest
+        if best is None or part_of_more(depth=2):
+            raise
+        best = replace(best, result=kept_of_interrupted(best.result, fits.count_done, "fit"))
+    return replace(best.result, outliers=np.flatnonzero(~best.kept & fits.counted))
+
+
+def _best(fits: _Fits) -> _Fit:
+    """The end of lowest objective, over rough fits from every start and whole ones from the best of these."""
     rough = [fits.concentrate(fits.fit(kept, rough=True), steps=2, rough=True) for kept in fits.starts()]
     rough.sort(key=lambda fit: fit.result.objective)
     distinct = [rough[0]]
@@ -62,8 +75,7 @@ def solve_without_outliers(X, y, n_outliers, callback=None, **arguments) -> Solv
         if len(distinct) < _FINALISTS and not any(np.array_equal(fit.kept, other.kept) for other in distinct):
             distinct.append(fit)
     ends = [fits.concentrate(fits.refit(fit), _MAX_STEPS, rough=False) for fit in distinct]
-    best = min(ends, key=lambda fit: fit.result.objective)
-    return replace(best.result, outliers=np.flatnonzero(~best.kept & fits.counted))
+    return min(ends, key=lambda fit: fit.result.objective)
 
 
 class _Fits:
@@ -84,6 +96,8 @@ class _Fits:
         self.everyone = self.counted.copy()
         self.rng = check.check_random_state(arguments["random_state"])
         self.effort = arguments["options"].get("effort", "medium")
+        self.lowest: _Fit | None = None  # that leaves out as many samples as asked for
+        self.count_done = 0
 
     def fit(self, kept, rough, theta0=None) -> _Fit:
         arguments = dict(self.arguments)
@@ -100,7 +114,13 @@ class _Fits:
         loss = get_loss(arguments["loss"]).bound(task_target(task), self.d)
         eta = self.X @ result.coef.T.astype(float) + result.intercept
         share = loss.pointwise(eta, task_target(task), task.problem.d)
-        return _Fit(result, kept, np.where(self.counted, self.d * share, -np.inf))
+        fit = _Fit(result, kept, np.where(self.counted, self.d * share, -np.inf))
+        self.count_done += 1
+        if np.count_nonzero(kept) == np.count_nonzero(self.counted) - self.count and (
+            self.lowest is None or result.objective < self.lowest.result.objective
+        ):
+            self.lowest = fit
+        return fit
 
     def refit(self, fit: _Fit) -> _Fit:
         """With the effort asked for."""

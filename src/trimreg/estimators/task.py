@@ -33,15 +33,20 @@ class Task:
             start = np.zeros(self.problem.n_features)
         return self.solver.iterate(self.problem, start, **self.options)
 
-    def at_most_h(self, step):
+    def at_most_h(self, step, at_once=False):
         """The step, or where MM alone leads from it if it has more nonzeros than ``alpha="exact"`` allows.
 
         A run that was cut short may stand at such a point, and Algorithm 1 may end at one: with
-        fractional weights it can be stationary, though it is no local minimum.
+        fractional weights it can be stationary, though it is no local minimum. Who asks ``at_once``, having
+        interrupted the run, gets the h largest parts of the step.
         """
         problem, norm = self.problem, self.problem.penalty.norm
         if not self.exact or self.n_penalizable(step.theta) <= problem.penalty.n_free:
             return step
+        if at_once:
+            weights = problem.weights(step.theta, np.zeros_like(step.theta))
+            theta = np.where(norm.spread(weights > 0), 0.0, step.theta)
+            return replace(step, theta=theta, weights=weights, objective=problem.objective(theta))
         *_, end = get_solver("mm").iterate(problem, step.theta, tol=self.options["tol"], effort="low")
         theta = np.where(norm.spread(end.weights > 0), 0.0, end.theta)
         message = f"{step.message}; finished by MM, for there were more than h nonzeros"
@@ -77,17 +82,30 @@ class Task:
 
     def stationarity(self, step) -> float:
         """T at the step, from the data and not from what the solver believes."""
+        return self._stationarity(step.theta, step.weights)
+
+    def stationarity_of(self, result: SolverResult) -> float:
+        """T of a result in the user's units, of another run of the same problem perhaps."""
+        design, outputs = self.problem.design, self.problem.loss.n_outputs
+        while hasattr(design, "inner"):
+            design = design.inner
+        theta, weights = _in_scale(np.asarray(result.coef, dtype=float), design.inverse_scale), result.weights
+        if self.constant:
+            moved = self.problem.design.original_units(np.append(theta, np.zeros(outputs)))[1]  # by centring
+            theta, weights = np.append(theta, result.intercept - moved), np.append(weights, 0.0)
+        return self._stationarity(theta, weights)
+
+    def _stationarity(self, theta, weights):
         problem = self.problem
-        gradient = problem.gradient(problem.predictor(step.theta))
-        return problem.penalty.stationarity(
-            step.theta, step.weights, gradient, problem.alpha, problem.positive
-        )
+        gradient = problem.gradient(problem.predictor(theta))
+        return problem.penalty.stationarity(theta, weights, gradient, problem.alpha, problem.positive)
 
 
 def solve_task(task: Task, callback=None) -> SolverResult:
     """Run the task's solver to its end."""
     outcome = run(task.steps(), task.max_iter, callback)
-    return task.result(task.at_most_h(outcome.step), outcome.n_iter, outcome.history)
+    step = task.at_most_h(outcome.step, at_once=outcome.interrupted)
+    return task.result(step, outcome.n_iter, outcome.history)
 
 
 def prepare(

@@ -19,12 +19,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..designs import as_design
+from ..designs.foreign import is_foreign
 from ..estimators.task import Task, prepare
 from ..losses import get_loss
 from ..solvers.pool import FixedPool
 from .path import cells
 
 _COPIED = 1 << 26  # bytes of X up to which a fold has its own copy of the training rows
+_PREDICTED = 1 << 24  # numbers of linear predictors, of all samples, that a pass over a far X makes at a time
 ALL_COLUMNS = 3000  # above this a surface does not form the whole Gram matrix either
 
 #: A column is taken anew if its variance in the fold is less than this part of what was subtracted from.
@@ -109,7 +111,7 @@ def _training_task(search, weights) -> Task:
     """The task of the samples of positive weight: a copy of their rows if that is small, else by weights."""
     X, target = search.X, search.target
     quadratic = get_loss(search.arguments["loss"]).constant_curvature  # others may look at all of y
-    if quadratic and not sp.issparse(X) and X.nbytes <= _COPIED:
+    if quadratic and not sp.issparse(X) and not is_foreign(X) and X.nbytes <= _COPIED:
         rows = np.flatnonzero(weights)
         X, target, weights = X[rows], target[rows], weights[rows]
     return prepare(X, target, sample_weight=weights, **search.arguments)
@@ -143,16 +145,33 @@ def minus_loss(X, loss, target, d, coefs, intercepts, test):
     weights /= weights.sum()
     eta = np.zeros((d.size, *intercepts.shape[1:]))  # the other samples have no weight
     scores = []
-    for one in predictors(X[test], coefs, intercepts):
-        eta[test] = one
+    far = is_foreign(X)
+    for one in predictors(X if far else X[test], coefs, intercepts):
+        eta[test] = one[test] if far else one
         scores.append(-loss.report_factor * loss.value(eta, target, weights))
     return scores
 
 
 def predictors(X, coefs, intercepts):
-    """Linear predictors of shape (number of fits, n_samples[, n_outputs]), one product with X in all."""
+    """Linear predictors of shape (number of fits, n_samples[, n_outputs]), one product with X in all.
+
+    For a far X it is a generator over the fits, and a pass makes as many of them as fit in memory.
+    """
+    if is_foreign(X):
+        return _far_predictors(X, coefs, intercepts)
     fits, p = coefs.shape[0], coefs.shape[-1]
     product = np.asarray(X @ coefs.reshape(-1, p).T).T
     if coefs.ndim == 2:
         return product + intercepts[:, None]
     return product.reshape(fits, -1, X.shape[0]).swapaxes(1, 2) + intercepts[:, None, :]
+
+
+def _far_predictors(X, coefs, intercepts):
+    outputs = 1 if coefs.ndim == 2 else coefs.shape[1]
+    step = max(1, _PREDICTED // (X.shape[0] * outputs))
+    for start in range(0, coefs.shape[0], step):
+        part = coefs[start : start + step]
+        product = X.product(part.reshape(-1, coefs.shape[-1]).T.astype(float)).T
+        product = product if coefs.ndim == 2 else product.reshape(-1, outputs, X.shape[0]).swapaxes(1, 2)
+        for eta, intercept in zip(product, intercepts[start : start + step], strict=True):
+            yield eta + intercept

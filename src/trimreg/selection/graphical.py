@@ -9,6 +9,7 @@ from numbers import Integral
 import numpy as np
 from sklearn.model_selection import check_cv
 
+from ..designs.foreign import adopt, is_far, to_host
 from ..estimators import validation as check
 from ..estimators.graphmodel import GraphData, GraphicalModel, read_covariance
 from ..estimators.graphtask import GraphTask, prepare_graph
@@ -226,6 +227,15 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         self
         """
         self._check_search()
+        if self.criterion is None or self.criterion == "stars":
+            check.check_near(X, "a choice by folds or subsamples", "choose by criterion='ebic'")
+        with check.all_or_nothing(self):
+            self._search(X, to_host(y))
+        return self
+
+    def _search(self, X, y):
+        """Set every fitted attribute."""
+        X = adopt(X) if is_far(X) else X
         data = self._read(X)
         X = check.check_matrix(X)
         task = self._task(data)
@@ -240,7 +250,6 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         self.best_index_ = i, j = self._choice(data, X, parts, problems)
         self.chosen_alpha_ = self.alphas_[j]
         self._fit_choice(task, data, int(self.hs_[i]))
-        return self
 
     @property
     def precision_path_(self):

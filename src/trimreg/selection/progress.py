@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -115,11 +115,14 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def parallel(function, tasks, *, n_jobs=None, label="", verbose=0):
+def parallel(function, tasks, *, n_jobs=None, label="", verbose=0, shared=False):
     """``[function(*task) for task in tasks]``, by joblib, with a progress bar.
 
     The results are in the order of the tasks whatever ``n_jobs`` is, so what is computed from them does not
-    depend on it. Any backend of joblib's will do: ``with joblib.parallel_config("dask"): ...``.
+    depend on it. Any backend of joblib's will do: ``with joblib.parallel_config("dask"): ...``. With
+    ``shared`` it is threads, for tasks that cannot leave this process.
+
+    An interrupt ends all of them: tasks that have not begun do not, and the ``KeyboardInterrupt`` goes on.
 
     Examples
     --------
@@ -130,8 +133,9 @@ def parallel(function, tasks, *, n_jobs=None, label="", verbose=0):
     tasks = list(tasks)
     with progress(len(tasks), label, verbose) as advance:
         results = []
-        jobs = Parallel(n_jobs=n_jobs, return_as="generator")
-        for result in jobs(delayed(function)(*task) for task in tasks):
-            results.append(result)
-            advance()
+        jobs = Parallel(n_jobs=n_jobs, return_as="generator", require="sharedmem" if shared else None)
+        with closing(jobs(delayed(function)(*task) for task in tasks)) as outcomes:
+            for result in outcomes:
+                results.append(result)
+                advance()
     return results

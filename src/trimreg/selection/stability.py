@@ -11,10 +11,18 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.feature_selection import SelectorMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter, validate_data
+from sklearn.utils.validation import (
+    check_array,
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+    validate_data,
+)
 
+from ..designs.foreign import is_far, is_foreign, tied, to_host
 from ..estimators import TrimmedLasso
 from ..estimators import validation as check
+from ..estimators.linear import LinearEstimator
 from .errorbounds import ASSUMPTIONS, error_bound, least_count, least_threshold
 from .grid import auto_hs, check_hs
 from .progress import parallel
@@ -83,9 +91,18 @@ def chosen_features(fitted, n_features):
 
 
 def _fit_half(estimator, name, values, X, y, fit_params, rows, seed):
-    """What is chosen on these rows: an array of bool of shape (len(values), n_features)."""
-    X, y = X[rows], y[rows]
-    fit_params = {key: value[rows] for key, value in fit_params.items()}
+    """What is chosen on these rows: an array of bool of shape (len(values), n_features).
+
+    Rows of a far X cannot be had alone: the others have weight 0.
+    """
+    if is_foreign(X):
+        given = fit_params.get("sample_weight")
+        weight = np.zeros(X.shape[0])
+        weight[rows] = 1.0 if given is None else given[rows]
+        fit_params = fit_params | {"sample_weight": weight}
+    else:
+        X, y = X[rows], y[rows]
+        fit_params = {key: value[rows] for key, value in fit_params.items()}
     chosen = np.empty((len(values), X.shape[1]), dtype=bool)
     for k, value in enumerate(values):
         model = clone(estimator).set_params(**{name: value})
@@ -237,32 +254,37 @@ class StabilitySelection(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         self
         """
+        self._check_parameters(self._base())
+        with check.all_or_nothing(self):
+            self._fit(X, y, {name: to_host(value) for name, value in fit_params.items()})
+        return self
+
+    def _fit(self, X, y, fit_params):
+        """Set every fitted attribute."""
         estimator = self._base()
-        self._check_parameters(estimator)
         rng = check.check_random_state(self.random_state)
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True
-        )
+        X, y = self._data(estimator, X, y)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
-        X, y, fit_params = self._with_params(estimator, X, y, fit_params)
-        n, p = X.shape
+        X, y, fit_params, members = self._with_params(estimator, X, y, fit_params)
+        n, p = members.size, X.shape[1]
         if n < 4:
             raise ValueError(f"StabilitySelection needs 4 samples or more, to halve them; got n_samples={n}")
         values = self._values(n // 2, p)
-        stratify = y.ndim == 1 and (is_classifier(estimator) or np.unique(y).size == 2)
-        halves = complementary_pairs(n, self.n_pairs, rng, y if stratify else None)
+        stratify = y.ndim == 1 and (is_classifier(estimator) or np.unique(y[members]).size == 2)
+        halves = complementary_pairs(n, self.n_pairs, rng, y[members] if stratify else None)
         seeds = rng.integers(2**31, size=len(halves))
         chosen = np.array(
             parallel(
                 _fit_half,
                 [
-                    (estimator, self.param_name, values, X, y, fit_params, rows, seed)
+                    (estimator, self.param_name, values, X, y, fit_params, members[rows], seed)
                     for rows, seed in zip(halves, seeds, strict=True)
                 ],
                 n_jobs=self.n_jobs,
                 label="stability selection",
                 verbose=self.verbose,
+                shared=tied(X),
             )
         )
         self.estimator_ = estimator
@@ -271,7 +293,18 @@ class StabilitySelection(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         self.scores_ = self.stability_path_.max(axis=0)
         self.q_ = float(chosen.any(axis=1).sum(axis=1).mean())
         self._decide(chosen.sum(axis=0).max(axis=0))
-        return self
+
+    def _data(self, estimator, X, y):
+        """X and y, checked; a far X stays where it is, and is for estimators of this library alone."""
+        if not is_far(X):
+            return validate_data(
+                self, X, to_host(y), accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True
+            )
+        if not isinstance(estimator, LinearEstimator):
+            check.check_near(X, type(estimator).__name__, "take an estimator of this library")
+        check.check_features(self, X)
+        X = check.check_matrix(X)
+        return X, check_array(to_host(y), ensure_2d=False, dtype=None, input_name="y")
 
     def _check_parameters(self, estimator):
         check.check_choice("assumption", self.assumption, ASSUMPTIONS)
@@ -285,9 +318,9 @@ class StabilitySelection(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             )
 
     def _with_params(self, estimator, X, y, fit_params):
-        """X, y and the parameters as arrays by the names that the estimator has for them.
+        """X, y, the parameters as arrays by the names that the estimator has for them, and who takes part.
 
-        Samples of weight 0 go. Unlike in a single fit, weights are no repetitions: two copies of a sample
+        Samples of weight 0 do not. Unlike in a single fit, weights are no repetitions: two copies of a sample
         could end in both halves, which would then not be independent.
         """
         n = X.shape[0]
@@ -297,7 +330,7 @@ class StabilitySelection(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             if value.shape[:1] != (n,):
                 raise ValueError(f"{name} must have an entry for each of the {n} samples; got {value.shape}")
         if weight is None:
-            return X, y, arrays
+            return X, y, arrays, np.arange(n)
         kept = np.flatnonzero(check.check_sample_weight(weight, n))
         model, prefix = estimator, ""
         if isinstance(estimator, Pipeline):
@@ -306,7 +339,7 @@ class StabilitySelection(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         if not has_fit_parameter(model, "sample_weight"):
             raise ValueError(f"sample_weight must be None: {type(model).__name__} takes none")
         arrays[f"{prefix}sample_weight"] = np.broadcast_to(weight, n)  # as given, for the scale may matter
-        return X[kept], y[kept], {name: value[kept] for name, value in arrays.items()}
+        return X, y, arrays, kept
 
     def _values(self, half, p):
         """The values of the parameter to fit with, for that many samples and features."""
@@ -349,6 +382,20 @@ class StabilitySelection(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             return
         self.error_bound_ = error_bound(self.q_, p, self.threshold_, n_pairs, self.assumption)
         self.support_ = counts >= least_count(self.threshold_, n_pairs)
+
+    def transform(self, X):
+        """X with the columns that are kept.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array or sparse matrix of shape (n_samples, n_kept)
+        """
+        check.check_near(X, "transform", "take the columns get_support(indices=True) from it")
+        return super().transform(X)
 
     def _get_support_mask(self):
         check_is_fitted(self)

@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils.validation import validate_data
 
+from ..designs.foreign import is_foreign, tied, to_host
 from ..diagnostics import stationarity
 from ..estimators import validation as check
 from ..estimators.linear import LinearEstimator, groups_of
@@ -58,8 +58,16 @@ class SurfaceCV(LinearEstimator):
         self
         """
         scorer = self._check()
+        if scorer is not None:
+            check.check_near(X, "scoring", "leave scoring=None")
+        with check.all_or_nothing(self):
+            self._search_and_fit(X, to_host(y), to_host(sample_weight), to_host(cv_groups), scorer)
+        return self
+
+    def _search_and_fit(self, X, y, sample_weight, cv_groups, scorer):
+        """Set every fitted attribute."""
         X = X if hasattr(X, "shape") else check.check_real("X", X)
-        validate_data(self, X, skip_check_array=True)
+        check.check_features(self, X)
         target, weights = self._target(y, sample_weight)
         X, arguments = check.check_matrix(X), self._problem_arguments()
         target = check.check_target(target, X.shape[0], matrix=get_loss(arguments["loss"]).matrix_target)
@@ -71,7 +79,6 @@ class SurfaceCV(LinearEstimator):
             times = (np.bincount(train, minlength=d.size) for train, _ in folds)
             n = min(count_samples(sample_weight, d, each) for each in times)
         self.hs_, self.alphas_ = grid_for(task, self.hs, self.alphas, n)
-
         with progress(self.hs_.size * len(self.alphas_), "fits", self.verbose) as advance:
             path = solve_path(task, self.hs_, self.alphas_, effort=self.effort, verify=False, advance=advance)
         for name in ("criterion_path_", "score_path_"):
@@ -86,7 +93,6 @@ class SurfaceCV(LinearEstimator):
             self.score_path_ = self._scores(search, folds)
             self._choose(path, *mean_and_error(self.score_path_))
         self._fit_choice(X, target, weights, arguments)
-        return self
 
     # -- before any work -----------------------------------------------------------------------------
 
@@ -137,6 +143,7 @@ class SurfaceCV(LinearEstimator):
             )
         try:
             cv = check_cv(5 if self.cv is None else self.cv, y, classifier=is_classifier(self))
+            X = np.zeros((n, 1)) if is_foreign(X) else X  # a splitter asks for no more than the length
             folds = [(_rows(train, n), _rows(test, n)) for train, test in cv.split(X, y, cv_groups)]
         except (TypeError, ValueError) as error:
             raise ValueError(f"cv must be a number of folds, a splitter or an iterable: {error}") from None
@@ -165,7 +172,9 @@ class SurfaceCV(LinearEstimator):
 
     def _scores(self, search, folds):
         tasks = [(search, train, test) for train, test in folds]
-        scores = parallel(score_fold, tasks, n_jobs=self.n_jobs, label="folds", verbose=self.verbose)
+        scores = parallel(
+            score_fold, tasks, n_jobs=self.n_jobs, label="folds", verbose=self.verbose, shared=tied(search.X)
+        )
         return np.stack(scores, axis=2)
 
     def _total_gram(self, X, task):
@@ -173,7 +182,7 @@ class SurfaceCV(LinearEstimator):
         problem = task.problem
         soft = any(alpha != "exact" for alpha in self.alphas_)
         single = problem.loss.constant_curvature and problem.penalty.norm.q is None
-        if not (soft and single) or self.positive or X.shape[1] > ALL_COLUMNS:
+        if not (soft and single) or self.positive or X.shape[1] > ALL_COLUMNS or is_foreign(X):
             return None
         return TotalGram.of(X, problem.d, center=self.fit_intercept)
 
@@ -201,14 +210,19 @@ class SurfaceCV(LinearEstimator):
         )
         chosen = _settled(cell, result, self.tol * self.path_.objectives.max())
         if np.isnan(chosen.stationarity):  # cells of a path are not certified one by one
-            setting = {
-                name: final[name] for name in ("loss", "penalty", "fit_intercept", "standardize", "positive")
-            }
-            point = {"alpha": chosen.alpha, "weights": chosen.weights, "intercept": chosen.intercept}
-            T = stationarity(X, target, chosen.coef, sample_weight=weights, **setting, **point)
-            chosen = replace(chosen, stationarity=T)
+            chosen = replace(chosen, stationarity=self._stationarity(X, target, weights, final, chosen, task))
         self._take(chosen, task)
         self.entry_order_ = entry_over_path(features_in(self.path_.coefs[: i + 1, j], 1), self.entry_order_)
+
+    @staticmethod
+    def _stationarity(X, target, weights, final, chosen, task):
+        """T of the choice: by those who share no code with the solvers, where X is in memory."""
+        if is_foreign(X):
+            return task.stationarity_of(chosen)
+        names = ("loss", "penalty", "fit_intercept", "standardize", "positive")
+        point = {"alpha": chosen.alpha, "weights": chosen.weights, "intercept": chosen.intercept}
+        setting = {name: final[name] for name in names}
+        return stationarity(X, target, chosen.coef, sample_weight=weights, **setting, **point)
 
 
 def _settled(cell, result, least_gain):

@@ -7,9 +7,10 @@ stopped at any point with the best it has; :func:`run` is the loop that most cal
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -33,11 +34,12 @@ class Step:
 
 @dataclass
 class Outcome:
-    """The last step of a run, with what the run recorded."""
+    """The last step of a run, or the best of an interrupted one, with what the run recorded."""
 
     step: Step
     n_iter: int
     history: dict[str, list[float]]
+    interrupted: bool = False
 
 
 def run(steps: Iterator[Step], max_iter: int, callback=None) -> Outcome:
@@ -45,26 +47,82 @@ def run(steps: Iterator[Step], max_iter: int, callback=None) -> Outcome:
 
     Warns with scikit-learn's ``ConvergenceWarning`` unless the last step says ``converged``.
     ``callback(step)`` is called after every step; if it returns True the run ends there.
+
+    A ``KeyboardInterrupt`` (Ctrl-C) ends the run at its step of lowest objective, with a warning. It goes on
+    to the caller where there is no step yet, and where the run is :func:`part_of_more`.
     """
     history: dict[str, list[float]] = {"objective": []}
-    step, count, stopped = None, 0, False
-    for step in steps:
-        count += 1
-        history["objective"].append(float(step.objective))
-        for name, value in step.series.items():
-            history.setdefault(name, []).append(float(value))
-        stopped = callback is not None and callback(step) is True
-        if step.converged or stopped or count >= max_iter:
-            break
+    step, best, count, stopped = None, None, 0, False
+    try:
+        for step in steps:
+            count += 1
+            history["objective"].append(float(step.objective))
+            for name, value in step.series.items():
+                history.setdefault(name, []).append(float(value))
+            best = step if best is None or step.objective < best.objective else best
+            stopped = callback is not None and callback(step) is True
+            if step.converged or stopped or count >= max_iter:
+                break
+    except KeyboardInterrupt:
+        if best is None or part_of_more():
+            raise
+        return Outcome(kept_of_interrupted(best, count), count, history, interrupted=True)
     if step is None:
         raise RuntimeError("a solver must yield at least one step")
     if not step.converged and not stopped:
-        from sklearn.exceptions import ConvergenceWarning
-
         reached = step.message or f"objective {step.objective:.6g}"
-        warnings.warn(
-            f"not converged after {count} steps ({reached}); raise max_iter or tol, or rescale the data",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+        _warn(f"not converged after {count} steps ({reached}); raise max_iter or tol, or rescale the data")
     return Outcome(step, count, history)
+
+
+def kept_of_interrupted(best, count: int, what: str = "step"):
+    """A step or result as what stays of an interrupted run after ``count`` steps, told to the user."""
+    message = f"interrupted after {count} {what}{'s' if count > 1 else ''}"
+    _warn(
+        f"{message}: the best point so far is kept, with objective {best.objective:.6g}; fit again for more"
+    )
+    if best.message:
+        message += f"; {best.message}"
+    return replace(best, converged=False, swap_optimal=None, message=message)
+
+
+def _warn(message):
+    from sklearn.exceptions import ConvergenceWarning
+
+    warnings.warn(message, ConvergenceWarning, stacklevel=4)
+
+
+_HERE = __package__.partition(".")[0]
+#: Who runs many fits for one answer. An interrupt is meant for all of them, and only they can stop.
+_MANY_FITS = (
+    "joblib", "dask", "distributed", "concurrent", "multiprocessing",
+    f"{_HERE}.selection", f"{_HERE}.experiments", f"{_HERE}.estimators.robust",
+)  # fmt: skip
+
+
+def part_of_more(depth: int = 1) -> bool:
+    """Whether the caller runs inside a search, a resampling, an experiment or another process's task.
+
+    There the best point of one fit answers nothing: if it were returned, a search over a thousand fits would
+    go on to the next, and Ctrl-C would have to be pressed a thousand times. It is read off the call stack,
+    which only an interrupt pays for, so that it also holds for scikit-learn's searches and the user's joblib.
+
+    Parameters
+    ----------
+    depth : int
+        From which caller on to look: 1 is who calls this function.
+
+    Examples
+    --------
+    >>> from joblib import Parallel, delayed
+    >>> from trimreg.solvers.driver import part_of_more
+    >>> part_of_more(), Parallel(n_jobs=1)([delayed(part_of_more)()])
+    (False, [True])
+    """
+    frame = sys._getframe(depth)
+    while frame is not None:
+        name = frame.f_globals.get("__name__") or ""
+        if any(name == many or name.startswith(f"{many}.") for many in _MANY_FITS):
+            return True
+        frame = frame.f_back
+    return False
