@@ -2,7 +2,7 @@ r"""What is computed on one block of rows: the terms of the sums that a far desi
 
 Each function takes a block of raw rows, the block's part of vectors over the rows, and small arguments; it
 may run in another process. Arithmetic is float64, a part that fits in cache at a time, whatever the storage.
-``offset`` and ``scale`` are those of the columns that a function names; ``offset`` is None where there is none.
+``offset`` and ``scale`` are those of the columns that a function names, ``offset`` None if there is none.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ class WithConstant:
         self.shape = (n, p + 1)
         self.dtype = design.dtype
         self.near = design.near
+        self.room = design.room + 1
 
     def rescaled(self, factor):
         return WithConstant(self.inner.rescaled(factor[:-1]), self.scale * factor[-1])
@@ -24,6 +25,9 @@ class WithConstant:
         if len(W) and W[-1] == self.shape[1] - 1:
             return WithConstant(self.inner.restricted(W[:-1]), self.scale)
         return self.inner.restricted(W)
+
+    def expect(self, W):
+        self.inner.expect(W[W < self.shape[1] - 1])
 
     def matvec(self, v):
         return self.inner.matvec(v[:-1]) + self.scale * v[-1]
@@ -62,10 +66,10 @@ class WithConstant:
 
     def weighted_sums(self, W, d):
         """``Z_W' d``."""
-        W = np.asarray(W)
-        out = np.full(len(W), self.scale * d.sum())
-        real = W < self.shape[1] - 1
-        out[real] = self.inner.weighted_sums(W[real], d)
+        cols = np.asarray(W)
+        out = np.full(cols.size, self.scale * d.sum())
+        real = cols < self.shape[1] - 1
+        out[real] = self.inner.weighted_sums(cols[real], d)
         return out
 
     def column_norms(self, d):
