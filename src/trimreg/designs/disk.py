@@ -112,22 +112,31 @@ class OnDisk(FarRows):
             yield kernel(block, *(vector[rows] for vector in vectors), *arguments)
             start = rows.stop
 
+    def read_columns(self, W, out):
+        """Write the columns W into the arrays of ``out``; no others are read where that can be avoided."""
+        W, start = self._positions(W), 0
+        for block in self._blocks(W) if W.size else ():
+            for column, values in zip(out, block.T, strict=True):
+                column[start : start + len(block)] = values
+            start += len(block)
+
     def narrowed(self, W):
         """The columns W, as an array in Fortran order; as rows again where they exceed ``memory``."""
-        W = np.asarray(W, dtype=np.intp)
-        W = (np.arange(self.shape[1]) if self._columns is None else self._columns)[W]
-        if W.size == 0 or self.shape[0] * W.size * self.dtype.itemsize <= self.memory:
-            near = np.empty((self.shape[0], W.size), dtype=self.dtype, order="F")
-            start = 0
-            for block in self._blocks(W) if W.size else ():
-                near[start : start + len(block)] = block
-                start += len(block)
+        if self.shape[0] * len(W) * self.dtype.itemsize <= self.memory:
+            near = np.empty((self.shape[0], len(W)), dtype=self.dtype, order="F")
+            self.read_columns(W, near.T)
             return near
+        W = self._positions(W)
         far = copy.copy(self)  # and the tally of passes with it
         far._columns = W
         far.shape = (self.shape[0], W.size)
         far.feature_names = None if self.feature_names is None else [self._store.names[j] for j in W]
         return far
+
+    def _positions(self, W):
+        """Where the columns W are in the file."""
+        every = np.arange(self.shape[1]) if self._columns is None else self._columns
+        return every[np.asarray(W, dtype=np.intp)]
 
     def _blocks(self, columns):
         """The blocks of a pass; while one is worked on, a thread reads the next."""
