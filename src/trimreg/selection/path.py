@@ -10,6 +10,7 @@ from ..estimators import validation as check
 from ..estimators.task import Task, prepare
 from ..penalties import TrimmedL1
 from ..solvers import EFFORTS, SolverResult
+from ..solvers.compressed import compress, pays
 from ..solvers.surface import surface
 from ..solvers.workingset import WorkingSetSolver
 from .grid import alpha_grid, check_alphas, check_hs
@@ -210,15 +211,28 @@ def largest_alpha(task: Task) -> float:
 
 def cells(task: Task, hs, alphas, **options):
     """``(values, steps)``: the numbers of the alphas, and a step for every cell."""
-    threshold = task.problem.exact_threshold() * (1 + 1e-6) or 1.0
+    values, steps, _ = _cells(task, hs, alphas, **options)
+    return values, steps
+
+
+def _cells(task, hs, alphas, **options):
+    """The cells, and the problem that they were solved on: least squares of far data take a single pass."""
+    problem = task.problem
+    threshold = problem.exact_threshold() * (1 + 1e-6) or 1.0
     values = [threshold if alpha == "exact" else alpha for alpha in alphas]
     tol, rng = task.options["tol"], task.options["rng"]
-    return values, surface(task.problem, hs, values, tol=tol, rng=rng, **options)
+    problem = compress(problem) if pays(problem) else problem
+    return values, surface(problem, hs, values, tol=tol, rng=rng, **options), problem
 
 
 def solve_path(task: Task, hs, alphas, *, verify=True, **options) -> TrimmedPath:
-    """The path of a checked task; its cells have their certificates only if they are verified."""
-    values, steps = cells(task, hs, alphas, verify=verify, **options)
+    """The path of a checked task; its cells have their certificates only if they are verified.
+
+    Certificates of far least squares are taken on the few rows that were solved on: two passes a cell are
+    more than a path is worth. A fit of the cell that is chosen asks the data.
+    """
+    values, steps, solved = _cells(task, hs, alphas, verify=verify, **options)
+    compressed = solved is not task.problem
     results = []
     for h, row in zip(hs, steps, strict=True):
         results.append([])
@@ -226,5 +240,10 @@ def solve_path(task: Task, hs, alphas, *, verify=True, **options) -> TrimmedPath
             problem = task.problem.at(value).freeing(int(h))
             cell = replace(task, problem=problem, exact=alpha == "exact")
             step = cell.at_most_h(step)
-            results[-1].append(cell.result(step, 1, {"objective": [step.objective]}, certify=verify))
+            certify = verify and not compressed
+            result = cell.result(step, 1, {"objective": [step.objective]}, certify=certify)
+            if verify and compressed:
+                T = replace(cell, problem=solved.at(value).freeing(int(h))).stationarity(step)
+                result = replace(result, stationarity=T)
+            results[-1].append(result)
     return TrimmedPath.of(hs, alphas, results)
