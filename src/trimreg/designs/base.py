@@ -83,6 +83,10 @@ class ScaledMatrix:
     """
 
     near = True
+    room = np.inf  # columns that can be held in memory
+
+    def expect(self, W):
+        """A hint: these columns, the likeliest first, may be asked for next."""
 
     def __init__(self, X, weights: np.ndarray, *, center: bool = False, scale=False):
         self.X = X

@@ -40,6 +40,15 @@ class BlockedDesign(ScaledMatrix):
         self._store = ColumnStore(rows)
         super().__init__(rows, weights, center=center, scale=scale)
 
+    @property
+    def room(self):
+        return np.inf if self._store is None else self._store.room
+
+    def expect(self, W):
+        """A hint: these columns, the likeliest first, are fetched along with others while there is room."""
+        if self._store is not None:
+            self._store.expect(W)
+
     # -- the first pass ----------------------------------------------------------------------------------
 
     def _moments(self, weights, center):

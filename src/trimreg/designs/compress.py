@@ -23,6 +23,10 @@ class CompressedDesign(ColumnBlock):
         super().__init__(Z)
         self.source = source
 
+    def rescaled(self, factor):
+        design, d = self.source
+        return CompressedDesign(self.Z * factor, (design.rescaled(factor), d))
+
 
 def few_rows(gram, target, y, d, source=None):
     """A design and a target of p + K rows, of equal weights, with the least squares of ``Z`` and ``y``.

@@ -63,6 +63,11 @@ class ColumnStore:
         self.rows = rows
         self.room = int(rows.memory // max(1, rows.shape[0] * np.dtype(rows.dtype).itemsize))
         self._held: dict[int, np.ndarray] = {}  # the one asked for last is the last
+        self._likely = np.empty(0, dtype=np.intp)
+
+    def expect(self, W) -> None:
+        """These may be asked for next, the likeliest first: they come along with the next that is fetched."""
+        self._likely = np.asarray(W, dtype=np.intp)
 
     def get(self, W) -> HeldRows | None:
         """The columns W, after a pass for those that are not here; None if there is no room for so many."""
@@ -71,7 +76,8 @@ class ColumnStore:
         wanted = [int(j) for j in W]
         missing = [j for j in dict.fromkeys(wanted) if j not in self._held]
         if missing:
-            self._make_room(len(missing), set(wanted))
+            missing += self._guests({*wanted}, self.room - len(wanted))
+            self._make_room(len(missing), {*wanted})
             n, dtype = self.rows.shape[0], self.rows.dtype
             fresh = [np.empty(n, dtype=dtype) for _ in missing]  # apart, so that each can be let go of
             self.rows.read_columns(np.array(missing, dtype=np.intp), fresh)
@@ -84,6 +90,14 @@ class ColumnStore:
         """This store as that of the columns W alone."""
         return PartOfStore(self, W)
 
+    def _guests(self, wanted, vacant):
+        """The likeliest columns that are not here, as many as there is room for beside those wanted."""
+        likely = [int(j) for j in self._likely[: max(vacant, 0)]]
+        for j in reversed(likely):  # those that are here are not to be the first to go
+            if j in self._held:
+                self._held[j] = self._held.pop(j)
+        return [j for j in likely if j not in self._held and j not in wanted]
+
     def _make_room(self, count, wanted):
         surplus = len(self._held) + count - self.room
         for j in [j for j in self._held if j not in wanted][: max(surplus, 0)]:
@@ -94,7 +108,10 @@ class PartOfStore:
     """The store of some columns of a matrix: they share the memory of the whole."""
 
     def __init__(self, store, W):
-        self.store, self.W = store, W
+        self.store, self.W, self.room = store, W, store.room
+
+    def expect(self, W):
+        self.store.expect(self.W[W])
 
     def get(self, W):
         return self.store.get(self.W[W])

@@ -19,6 +19,7 @@ class MultiOutput:
         self.shape = (n, p * n_outputs)
         self.dtype = design.dtype
         self.near = design.near
+        self.room = design.room * n_outputs
 
     def rescaled(self, factor):
         """``factor`` is the same for the coefficients of a feature."""
@@ -28,6 +29,10 @@ class MultiOutput:
         """``W`` holds whole features."""
         K = self.n_outputs
         return MultiOutput(self.inner.restricted(W[::K] // K), K)
+
+    def expect(self, W):
+        features = W // self.n_outputs
+        self.inner.expect(features[np.sort(np.unique(features, return_index=True)[1])])
 
     def matvec(self, v):
         return self.inner.matvec(v.reshape(-1, self.n_outputs))

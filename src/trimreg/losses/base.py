@@ -25,6 +25,8 @@ class Loss:
     #: Whether the curvature is the same at every eta. Then one Gram matrix serves a whole fit, and
     #: the intercept is had by centring instead of by a column of ones.
     constant_curvature: bool = False
+    #: Whether L is ``sum_i d_i ||eta_i - y_i||^2 / 2``, which few rows can stand for.
+    least_squares: bool = False
     #: A bound on the second derivative of ``l`` in eta (its norm, for several outputs), for step sizes;
     #: inf if there is none.
     curvature_bound: float = np.inf

@@ -27,6 +27,7 @@ class MultiTaskQuadratic(Loss):
 
     name = "multitask"
     constant_curvature = True
+    least_squares = True
     curvature_bound = 1.0
     report_factor = 2.0
     matrix_target = True

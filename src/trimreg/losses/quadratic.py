@@ -24,6 +24,7 @@ class Quadratic(Loss):
 
     name = "quadratic"
     constant_curvature = True
+    least_squares = True
     curvature_bound = 1.0
     report_factor = 2.0
 

@@ -38,8 +38,13 @@ class SolverSpec:
     choices: Mapping[str, tuple] = field(default_factory=dict)  # what an option may be, where that is a list
 
     def iterate(self, problem, theta0, **options):
-        """The solver's generator of steps."""
-        return import_module(f"{__name__}.{self.module}").iterate(problem, theta0, **options)
+        """The solver's generator of steps; least squares on far data are solved on few rows first."""
+        from . import compressed
+
+        solver = import_module(f"{__name__}.{self.module}")
+        if compressed.pays(problem):
+            return compressed.iterate(solver, problem, theta0, options, "w0" in self.options)
+        return solver.iterate(problem, theta0, **options)
 
 
 EFFORTS = ("low", "medium", "high")

@@ -120,7 +120,7 @@ class StepSize:
 def stationarity_goal(problem: Problem, tol: float) -> float:
     r""":math:`tol \cdot \max_j |\nabla_j L(0)|`, what the distance to stationarity must come down to.
 
-    ``tol`` is taken no smaller than 50 times the precision of the design: below it a gradient is rounding.
+    ``tol`` is taken no smaller than 50 times the precision of a product: below it a gradient is rounding.
 
     Examples
     --------

@@ -35,6 +35,7 @@ from .groupsearch import GroupSearch, eliminated
 from .homotopy import homotopy
 from .path import rising_alpha
 from .polish import SoftSearch
+from .pool import GramPool
 from .problem import Problem
 from .subset import SubsetSearch
 from .workingset import GramSolver, WorkingSetSolver
@@ -85,6 +86,21 @@ def iterate(problem: Problem, theta0, *, tol=1e-6, rng=None, effort="medium"):
     start = None if theta0 is None else feasible_start(problem, theta0) * norms
     for step in _normalized(normal, norms, start, tol, rng, EFFORTS[effort]):
         yield replace(step, theta=step.theta / norms)
+
+
+def confirm(problem: Problem, few: Problem, step: Step, *, tol=1e-6, rng=None, effort="medium"):
+    """MM on the data from a step of the problem on few rows (:mod:`trimreg.solvers.compressed`).
+
+    Gram matrices are still those of the few rows: the gradients of the data correct their rounding.
+    """
+    normal, norms = problem.normalized()
+    few = replace(few, design=few.design.rescaled(1.0 / norms))
+    inner = WorkingSetSolver(normal, tol, gradient_at_zero=few.gradient(few.origin()))
+    inner.pool = GramPool(few.design, few.d)
+    for end in _majorize_minimize(inner, step.theta * norms, step.weights):
+        confirmed = end.converged and np.array_equal(end.weights == 0, step.weights == 0)
+        optimal = step.swap_optimal if confirmed else None
+        yield replace(end, theta=end.theta / norms, swap_optimal=optimal)
 
 
 def _normalized(problem, norms, theta0, tol, rng, effort):
@@ -163,11 +179,11 @@ def _eliminated_start(inner):
             break
         alpha *= 0.6
     weights = problem.weights(theta, gradient)
-    yield Step(theta, weights, problem.objective(theta), message="start")
+    yield Step(theta, weights, loss + problem.penalty.value(theta, problem.alpha), message="start")
     if chosen.size <= h:
         return np.where(norm.spread(weights > 0), 0.0, theta), weights
     parts = np.flatnonzero((norm.lengths(theta) > 0) | ((levels == 0) & inner.alive))
-    model = GramSolver(inner, parts, theta, gradient, loss, problem.predictor(theta))
+    model = GramSolver(inner, parts, theta, gradient, loss, inner.point(theta)[0])
     free = eliminated(model, theta, gradient, chosen, h)
     kept = levels == 0
     kept[free] = True
@@ -210,8 +226,7 @@ def _settled(inner, theta, weights, incumbent=None):
 def _search_model(inner, best, rng, effort, kicks):
     """``(theta, weights)`` to go on from, if the quadratic model at ``best`` has a lower local minimum."""
     problem, penalty, norm = inner.problem, inner.problem.penalty, inner.norm
-    predictor = problem.predictor(best.theta)
-    gradient, loss = problem.gradient(predictor), problem.loss_value(predictor)
+    predictor, gradient, loss = inner.point(best.theta)
     levels = penalty.levels(problem.alpha)
     usable = inner.alive & np.isfinite(levels)
     free = np.flatnonzero((best.weights == 0) & (levels > 0) & usable)
@@ -360,7 +375,8 @@ def _homotopy_apart(inner):
     yield Step(theta, weights, loss + problem.penalty.value(theta, problem.alpha), message="start")
     levels = problem.penalty.levels(problem.alpha)
     inside = (norm.lengths(theta) > 0) | (levels == 0)
-    room = 4 * max(64, problem.penalty.n_free, np.count_nonzero(inside))
+    needed = max(problem.penalty.n_free, np.count_nonzero(inside))
+    room = int(min(4 * max(64, needed), max(needed + 8, inner.room())))
     pull = np.where(inside, np.inf, norm.dual_lengths(gradient))
     pull[np.isinf(levels) | ~inner.alive] = -1.0
     parts = np.sort(np.argpartition(-pull, min(room, pull.size) - 1)[:room])

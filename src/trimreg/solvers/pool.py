@@ -37,14 +37,22 @@ class GramPool:
             store = np.empty((room, room))
             store[:old, :old] = self._store[:old, :old]
             self._store = store
-        fresh = self.design.gram(new, self.d, new)
+        cross, fresh = self._products(new)
         self._store[old : members.size, old : members.size] = (fresh + fresh.T) / 2
         if old:
-            cross = self.design.gram(self.members, self.d, new)
             self._store[:old, old : members.size] = cross
             self._store[old : members.size, :old] = cross.T
         self.place[new] = np.arange(old, members.size)
         self.members = members
+
+    def _products(self, new):
+        """Of the new columns with those that are here already, and with one another."""
+        old = self.members.size
+        if old and not self.design.near:  # a pass over X saved is worth more than symmetry
+            both = self.design.gram(np.concatenate([self.members, new]), self.d, new)
+            return both[:old], both[old:]
+        fresh = self.design.gram(new, self.d, new)
+        return (self.design.gram(self.members, self.d, new) if old else None), fresh
 
     def diagonal(self, W: np.ndarray) -> np.ndarray:
         place = self._places(W)

@@ -48,8 +48,8 @@ class Problem:
 
     @property
     def precision(self) -> float:
-        """The rounding of a number of the design."""
-        return float(np.finfo(self.design.dtype).eps)
+        """The rounding of a product with the design: float64, however its numbers are stored."""
+        return float(np.finfo(float).eps)
 
     def predictor(self, theta):
         return self.design.matvec(theta)

@@ -31,6 +31,7 @@ from .problem import Problem
 _EPOCHS = 200
 _FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
 _LEAST_RIDGE, _LARGEST_RIDGE = 1e-10, 1e2  # added to a Newton model, in units of its largest curvature
+_LIKELY = 128  # far columns that are looked at for being fetched along with others
 _PATIENCE = 10  # rounds without descent, before rounding is taken for the reason
 
 
@@ -128,13 +129,17 @@ class WorkingSetSolver:
     tol : float
         Largest violation of an optimality condition, relative to the largest gradient at the null model: at
         0, or with what is never penalized fitted, where the loss is not quadratic.
+    gradient_at_zero : ndarray, optional
+        If it is known already.
     """
 
-    def __init__(self, problem: Problem, tol: float, max_rounds: int = 1000):
+    def __init__(self, problem: Problem, tol: float, max_rounds: int = 1000, gradient_at_zero=None):
         self.problem = problem
         self.norm = problem.penalty.norm
         self.max_rounds = max_rounds
-        self.gradient_at_zero = problem.gradient(problem.origin())
+        if gradient_at_zero is None:
+            gradient_at_zero = problem.gradient(problem.origin())
+        self.gradient_at_zero = gradient_at_zero
         self.scale = float(np.max(np.abs(self.gradient_at_zero), initial=0.0))
         slope = self._slope(problem.origin())
         if self.scale <= 2 * _FINEST * slope:  # nothing but rounding: it sets no goal
@@ -145,7 +150,7 @@ class WorkingSetSolver:
         self.alive = self.norm.largest_in_part(norms) > 0
         self.share = norms**2  # 1, or in a group 1 on average: how curved a coordinate is by its column alone
         self.null, self.gradient_at_null = np.zeros(problem.n_features), self.gradient_at_zero
-        self.pool, self._ridge = None, _LEAST_RIDGE
+        self.pool, self._ridge, self._last = None, _LEAST_RIDGE, None
         if problem.loss.constant_curvature:
             self.pool = GramPool(problem.design, problem.d)
         else:
@@ -163,11 +168,11 @@ class WorkingSetSolver:
         if not ((levels == 0) & self.alive).any():
             return
         alone = np.where(levels == 0, 0.0, np.inf)
-        self.null, *_ = self.solve(self.null, alone, tol=1e-2 * tol)
+        self.null, gradient, *_ = self.solve(self.null, alone, tol=1e-2 * tol, gradient=self.gradient_at_zero)
         # The gradient at 0 may be larger by orders, in the units of y: what counts is the slope at the null.
         slope = self._slope(self.problem.predictor(self.null))
         finer = 1e-2 * self.tol * slope / self.scale
-        self.null, self.gradient_at_null, *_ = self.solve(self.null, alone, tol=finer)
+        self.null, self.gradient_at_null, *_ = self.solve(self.null, alone, tol=finer, gradient=gradient)
         penalized = self.norm.spread((levels > 0) & np.isfinite(levels))
         largest = float(np.max(np.abs(self.gradient_at_null[penalized]), initial=0.0))
         # A null model that fits perfectly leaves what its own tolerance left: no goal is set by it.
@@ -198,37 +203,68 @@ class WorkingSetSolver:
             violation = self.norm.largest_in_part(np.abs(residual))
             worst = float(np.max(violation, initial=0.0))
             if worst <= goal:
-                return Solution(theta, gradient, problem.loss_value(eta), True)
+                return self._end(theta, eta, gradient, True)
             parts = self._working_set(theta, free, violation, goal)
+            if not problem.design.near:
+                problem.design.expect(self._likely(gradient, excluded))
             apart = self._worth_apart(parts)
             improve = self._improve_apart if apart else self._improve
             # A quadratic is met again on larger sets; a Newton model is solved for what it is worth.
             share = 3e-3 if self.pool is None else 0.03
-            moved = improve(theta, eta, gradient, threshold, parts, max(0.3 * goal, share * worst))
+            aim = max(0.3 * goal, share * worst)
+            if apart and not problem.design.near:  # on columns that are held a step costs less than a pass
+                aim = share * goal
+            moved = improve(theta, eta, gradient, threshold, parts, aim)
             if moved is not None and self.pool is None:
                 fell = moved.objective < objective - 1e-15 * abs(moved.objective)
                 stalled = 0 if fell or worst < 0.5 * least else stalled + 1
                 objective, least = moved.objective, min(least, worst)
             if moved is None or stalled > _PATIENCE:  # no descent is left that rounding does not hide
-                return Solution(theta, gradient, problem.loss_value(eta), worst <= 1e3 * goal)
+                return self._end(theta, eta, gradient, worst <= 1e3 * goal)
             theta, eta, _ = moved
             gradient = None
-        return Solution(theta, problem.gradient(eta), problem.loss_value(eta), False)
+        return self._end(theta, eta, problem.gradient(eta), False)
+
+    def _end(self, theta, eta, gradient, converged):
+        loss = self.problem.loss_value(eta)
+        if not self.problem.design.near:
+            self._last = (theta, eta, gradient, loss)
+        return Solution(theta, gradient, loss, converged)
+
+    def point(self, theta):
+        """Predictor, gradient and loss at theta; where X is far, without a pass if it was solved for last."""
+        if self._last is not None and np.array_equal(theta, self._last[0]):
+            return self._last[1:]
+        eta = self.problem.predictor(theta)
+        return eta, self.problem.gradient(eta), self.problem.loss_value(eta)
 
     def _working_set(self, theta, free, violation, goal):
         """The support, the free parts, and as many again of the worst violators (at least 32)."""
         kept = (self.norm.lengths(theta) > 0) | free
         rank = np.where(kept, 0.0, violation)
         room = max(32, int(np.count_nonzero(kept)))
+        room = int(min(room, max(4, self.room() - np.count_nonzero(kept))))
         candidates = np.flatnonzero(rank > goal)
         if candidates.size > room:
             candidates = candidates[np.argpartition(-rank[candidates], room)[:room]]
         kept[candidates] = True
         return np.flatnonzero(kept)
 
+    def room(self) -> float:
+        """How many parts can be held near: what is computed on more of them costs passes over X."""
+        return self.problem.design.room * self.norm.count / self.problem.n_features
+
+    def _likely(self, gradient, excluded):
+        """Coordinates by falling gradient: who violates a condition next is likely among the first."""
+        pull = np.where(excluded, 0.0, np.abs(gradient))
+        count = min(_LIKELY, int(np.count_nonzero(pull)))
+        first = np.argpartition(-pull, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
+        return first[np.argsort(-pull[first], kind="stable")]
+
     def _worth_apart(self, parts):
         """Whether Newton steps on these parts alone save passes over X."""
-        return self.pool is None and 4 * parts.size < self.norm.count
+        few = parts.size <= min(self.room(), (self.norm.count - 1) // 4)
+        return self.pool is None and few
 
     def restricted(self, parts) -> WorkingSetSolver:
         """This solver for the problem on these parts alone, its columns copied out."""
@@ -238,6 +274,7 @@ class WorkingSetSolver:
         other.norm = other.problem.penalty.norm
         other.alive, other.share = self.alive[parts], self.share[W]
         other.null, other.gradient_at_null = self.null[W], self.gradient_at_null[W]
+        other._last = None
         return other
 
     def _improve_apart(self, theta, eta, gradient, threshold, parts, tol):
