@@ -25,6 +25,7 @@ _WHERE = {
     "MEstimatorCV": "selection",
     "TrimmedGraphicalLassoCV": "selection",
     "StabilitySelection": "selection",
+    "Bootstrap": "selection",
     "trimmed_path": "selection",
     "OnDisk": "designs.disk",
     "solve": "estimators",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 _WHERE = {
+    "Bootstrap": "bootstrap",
     "CRITERIA": "criteria",
     "criterion_value": "criteria",
     "gaussian_deviance": "criteria",

@@ -6,26 +6,18 @@ import math
 import warnings
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.feature_selection import SelectorMixin
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.validation import (
-    check_array,
-    check_is_fitted,
-    column_or_1d,
-    has_fit_parameter,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted
 
-from ..designs.foreign import is_far, is_foreign, tied, to_host
+from ..designs.foreign import is_foreign, tied, to_host
 from ..estimators import TrimmedLasso
 from ..estimators import validation as check
-from ..estimators.linear import LinearEstimator
 from .errorbounds import ASSUMPTIONS, error_bound, least_count, least_threshold
 from .grid import auto_hs, check_hs
 from .progress import parallel
+from .resampling import checked_data, coefficients, seeded, weight_name
 
 #: Parameters that count coefficients; any other is a strength, whose values only the user can know.
 COUNTS = ("h", "n_nonzero_coefs")
@@ -77,17 +69,7 @@ def chosen_features(fitted, n_features):
     >>> chosen_features(SimpleNamespace(coef_=np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])), 3)
     array([False,  True, False])
     """
-    model = fitted[-1] if isinstance(fitted, Pipeline) else fitted
-    coef = getattr(model, "coef_", None)
-    if coef is None:
-        raise ValueError(f"estimator must have coef_ once it is fitted; {type(model).__name__} has none")
-    coef = coef.toarray() if sp.issparse(coef) else np.asarray(coef)
-    if coef.ndim == 0 or coef.shape[-1] != n_features:
-        raise ValueError(
-            f"estimator must have a coefficient for each of the {n_features} features; "
-            f"coef_ of {type(model).__name__} has shape {coef.shape}"
-        )
-    return (coef != 0).reshape(-1, n_features).any(axis=0)
+    return (coefficients(fitted, n_features)[0] != 0).reshape(-1, n_features).any(axis=0)
 
 
 def _fit_half(estimator, name, values, X, y, fit_params, rows, seed):
@@ -105,13 +87,7 @@ def _fit_half(estimator, name, values, X, y, fit_params, rows, seed):
         fit_params = {key: value[rows] for key, value in fit_params.items()}
     chosen = np.empty((len(values), X.shape[1]), dtype=bool)
     for k, value in enumerate(values):
-        model = clone(estimator).set_params(**{name: value})
-        unset = [
-            key
-            for key, set_to in model.get_params().items()
-            if key.split("__")[-1] == "random_state" and set_to is None
-        ]
-        model.set_params(**dict.fromkeys(unset, int(seed)))
+        model = seeded(clone(estimator).set_params(**{name: value}), seed)
         chosen[k] = chosen_features(model.fit(X, y, **fit_params), X.shape[1])
     return chosen
 
@@ -263,9 +239,7 @@ class StabilitySelection(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         """Set every fitted attribute."""
         estimator = self._base()
         rng = check.check_random_state(self.random_state)
-        X, y = self._data(estimator, X, y)
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
+        X, y = checked_data(self, estimator, X, y)
         X, y, fit_params, members = self._with_params(estimator, X, y, fit_params)
         n, p = members.size, X.shape[1]
         if n < 4:
@@ -294,18 +268,6 @@ class StabilitySelection(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         self.q_ = float(chosen.any(axis=1).sum(axis=1).mean())
         self._decide(chosen.sum(axis=0).max(axis=0))
 
-    def _data(self, estimator, X, y):
-        """X and y, checked; a far X stays where it is, and is for estimators of this library alone."""
-        if not is_far(X):
-            return validate_data(
-                self, X, to_host(y), accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True
-            )
-        if not isinstance(estimator, LinearEstimator):
-            check.check_near(X, type(estimator).__name__, "take an estimator of this library")
-        check.check_features(self, X)
-        X = check.check_matrix(X)
-        return X, check_array(to_host(y), ensure_2d=False, dtype=None, input_name="y")
-
     def _check_parameters(self, estimator):
         check.check_choice("assumption", self.assumption, ASSUMPTIONS)
         least_count(self.threshold, self.n_pairs)
@@ -332,13 +294,7 @@ class StabilitySelection(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         if weight is None:
             return X, y, arrays, np.arange(n)
         kept = np.flatnonzero(check.check_sample_weight(weight, n))
-        model, prefix = estimator, ""
-        if isinstance(estimator, Pipeline):
-            prefix, model = estimator.steps[-1]
-            prefix += "__"
-        if not has_fit_parameter(model, "sample_weight"):
-            raise ValueError(f"sample_weight must be None: {type(model).__name__} takes none")
-        arrays[f"{prefix}sample_weight"] = np.broadcast_to(weight, n)  # as given, for the scale may matter
+        arrays[weight_name(estimator)] = np.broadcast_to(weight, n)  # as given, for the scale may matter
         return X, y, arrays, kept
 
     def _values(self, half, p):
