@@ -176,6 +176,21 @@ def test_sums_that_far_designs_offer(device, weights):
     assert_close(product, Z[:, near].T @ (C * D[:, 1:]))
 
 
+@pytest.mark.parametrize("outputs", [(), (2,)])
+def test_few_rows_with_the_same_least_squares(device, weights, outputs):
+    ours, dense = pair(device, "bfloat16", weights=weights)
+    rng = np.random.default_rng(8)
+    y = rng.standard_normal((N, *outputs))
+    before = ours.passes
+    few, target = ours.compressed(y, weights)
+    assert ours.passes == before + 1
+    assert few.shape == (P + (outputs or (1,))[0], P)
+    for _ in range(3):
+        theta = rng.standard_normal((P, *outputs))
+        expected = weights @ (y - dense.matvec(theta)) ** 2
+        np.testing.assert_allclose(np.mean((target - few.matvec(theta)) ** 2, axis=0), expected, rtol=1e-11)
+
+
 def test_with_a_constant_column(device, weights):
     ours, dense = (WithConstant(design) for design in pair(device, "float32", weights=weights))
     v, d, W = np.linspace(-1, 1, P + 1), np.random.default_rng(4).random(N), np.array([8, 2, P])

@@ -11,6 +11,7 @@ import numpy as np
 from . import torchkernels as kernels
 from .base import Moments, ScaledMatrix
 from .block import ColumnBlock
+from .compress import few_rows
 from .torchmatrix import TorchMatrix, gathered, loaded, refuse_no_numbers, told
 
 __all__ = ["TorchDesign", "TorchMatrix"]
@@ -211,8 +212,6 @@ class TorchDesign(ScaledMatrix):
     @told
     def compressed(self, y, d):
         """A few rows with the same least squares; see :mod:`trimreg.designs.compress`. One pass."""
-        from .compress import compressed_target, few_rows
-
         X, every = self.X, _Scaled(self, np.arange(self.shape[1]))
         weights, target = X.vector(d), X.vector((d * y.T).T)
         gram = weights.new_zeros((self.shape[1], self.shape[1]))
@@ -222,8 +221,8 @@ class TorchDesign(ScaledMatrix):
             Z = every.scaled(block)
             moment += (Z.t() @ target[rows].to(Z)).to(moment)
             gram += (Z.t() @ (Z * weights[rows, None].to(Z))).to(gram)
-        root = few_rows((0.5 * (gram + gram.mT)).cpu().numpy())
-        return root, compressed_target(root, moment.cpu().numpy(), y, d)
+        gram = 0.5 * (gram + gram.mT)
+        return few_rows(gram.cpu().numpy(), moment.cpu().numpy(), y, d, source=self)
 
     # -- parts of it --------------------------------------------------------------------------------------
 
@@ -238,7 +237,7 @@ class TorchDesign(ScaledMatrix):
             part = part.to(self.X.arithmetic)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.X, other.shape = TorchMatrix(part), (self.shape[0], W.size)
+        other.X, other.shape, other.near = TorchMatrix(part), (self.shape[0], W.size), True
         other.offset = None if self.offset is None else self.offset[W]
         other.inverse_scale, other._deviation = self.inverse_scale[W], self._deviation[W]
         return other
