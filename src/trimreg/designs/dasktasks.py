@@ -1,0 +1,242 @@
+"""How tasks over the chunks of a Dask collection are run: on a cluster, or by threads of this process.
+
+Both hand the results back in the order of the chunks, whichever worker was done first. Whoever adds them up
+in that order gets the same bits from any number of workers.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import deque
+from contextlib import suppress
+
+#: How often a batch of tasks is sent out before the loss of its workers is an error.
+ATTEMPTS = 4
+_BATCH_BYTES = 256 << 20  # results of a batch that this process holds at a time
+_SECONDS_BETWEEN_LOOKS = 2.0
+_SECONDS_WITHOUT_WORKERS = 300
+_SECONDS_TO_CONNECT = 10
+
+
+class WorkersDied(RuntimeError):
+    """Workers ended again and again under the same rows of X."""
+
+
+def runner_for(client=None):
+    """Where to run: the given client or address, else Dask's default client, else threads of this process."""
+    if client is None:
+        client = _default_client()
+        return Threads() if client is None else Cluster(client)
+    return Cluster(_connected(client) if isinstance(client, str) else client)
+
+
+def _default_client():
+    import sys
+
+    # A client can only be there if somebody imported distributed; dask alone does not need it.
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import get_client
+
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def _connected(address):
+    from distributed import Client
+
+    try:
+        return Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ConnectionError(
+            f"no Dask scheduler answers at {address} ({error});"
+            " start one with 'dask scheduler', or leave the address out"
+        ) from None
+
+
+def size_of(result) -> int:
+    """Bytes of the arrays in a result."""
+    if isinstance(result, (tuple, list)):
+        return sum(map(size_of, result))
+    return int(getattr(result, "nbytes", 64))
+
+
+class _Batches:
+    """Tasks cut into batches, so that neither their results nor their vectors are here all at once."""
+
+    def __init__(self, threads):
+        self.threads = max(1, threads)
+        self.largest = 1
+
+    def size(self):
+        return max(1, min(2 * self.threads, _BATCH_BYTES // self.largest))
+
+    def saw(self, results):
+        self.largest = max(self.largest, *map(size_of, results))
+
+
+class Threads:
+    """Dask's threads in this process: for data on disk or from a generator, without a cluster."""
+
+    name = "threads of this process"
+    share = 0.25  # of the memory that data may be kept in
+
+    def memory(self):
+        with suppress(AttributeError, ValueError, OSError):
+            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return 0
+
+    def persist(self, blocks):
+        import dask
+
+        return list(dask.persist(*blocks, scheduler="threads"))
+
+    def each(self, count, task, restore=None):
+        """Yield the results of ``task(0), ..., task(count - 1)``, each a Delayed."""
+        import dask
+
+        batches = _Batches(os.cpu_count() or 1)
+        start = 0
+        while start < count:
+            stop = min(count, start + batches.size())
+            results = dask.compute(*map(task, range(start, stop)), scheduler="threads", optimize_graph=False)
+            batches.saw(results)
+            yield from results
+            start = stop
+
+
+class Cluster:
+    """A Dask cluster: its workers may die, its scheduler may go away, and Ctrl-C takes back what is out."""
+
+    share = 0.5  # the rest is for copies, results and what else the workers do
+
+    def __init__(self, client):
+        self.client = client
+        self.name = getattr(client.scheduler, "address", None) or "its address"
+        self.looked, self.seen, self.threads = -math.inf, time.monotonic(), 1
+        self._step_aside()
+
+    def _step_aside(self):
+        """In a task of a worker: make place for the tasks that we are about to wait for."""
+        from distributed import get_worker, secede
+
+        with suppress(ValueError, AttributeError, KeyError):
+            get_worker()
+            secede()
+
+    def memory(self):
+        workers = self.client.scheduler_info()["workers"].values()
+        limits = [worker.get("memory_limit") or math.inf for worker in workers]
+        return sum(limits) if limits else math.inf
+
+    def persist(self, blocks):
+        return self._sent(self.client.persist, blocks)
+
+    def each(self, count, task, restore=None):
+        """Yield the results of ``task(0), ..., task(count - 1)``, each a Delayed.
+
+        ``restore`` is called when workers were lost, before their tasks are sent again.
+        """
+        self.look()
+        batches = _Batches(self.threads)
+        out = deque()  # (start, stop, futures) in order
+        sent = 0
+        try:
+            while sent < count or out:
+                while sent < count and len(out) < 2:
+                    stop = min(count, sent + batches.size())
+                    out.append((sent, stop, self._submit(task, sent, stop)))
+                    sent = stop
+                results = self._results(out, task, restore)
+                batches.saw(results)
+                yield from results
+        finally:
+            if out and self.client.status == "running":
+                self.client.cancel([future for _, _, futures in out for future in futures], force=True)
+
+    def _results(self, out, task, restore):
+        """The results of the first batch, which leaves ``out``."""
+        for attempt in range(1, ATTEMPTS + 1):
+            start, stop, futures = out[0]
+            try:
+                results = self._gathered(futures)
+            except BaseException as error:
+                if not _is_loss(error):
+                    raise
+                self.look(soon=True)
+                if attempt == ATTEMPTS:
+                    raise WorkersDied(
+                        f"workers of {self.name} ended {ATTEMPTS} times over the same rows of X ({error!r});"
+                        " give them more memory, or cut X into smaller chunks"
+                    ) from error
+                if restore is not None:
+                    restore()
+                for place, (start, stop, _) in enumerate(list(out)):  # the others may hang on what was lost
+                    out[place] = start, stop, self._submit(task, start, stop)
+            else:
+                out.popleft()
+                return results
+        raise AssertionError("not reached")
+
+    def _submit(self, task, start, stop):
+        return self._sent(self.client.compute, [task(index) for index in range(start, stop)])
+
+    def _sent(self, send, collections):
+        import dask
+
+        # Vectors travel with the tasks: a batch of them is meant to be large.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+            return send(collections, optimize_graph=False)
+
+    def _gathered(self, futures):
+        from distributed import wait
+
+        while True:
+            try:
+                wait(futures, timeout=_SECONDS_BETWEEN_LOOKS)
+            except TimeoutError:
+                self.look()
+            else:
+                return self.client.gather(futures)
+
+    def look(self, soon=False):
+        """Whether the scheduler is there and has workers, looked up now and then."""
+        self._check_scheduler()
+        now = time.monotonic()
+        if now - self.looked < _SECONDS_BETWEEN_LOOKS and not soon:
+            return
+        try:
+            threads = sum(self.client.nthreads().values())
+        except (OSError, RuntimeError, TimeoutError):
+            self._check_scheduler()
+            threads = 0
+        if threads:
+            self.seen, self.threads = now, threads
+        elif now - self.seen > _SECONDS_WITHOUT_WORKERS:
+            raise ConnectionError(
+                f"the Dask scheduler at {self.name} has had no workers for {_SECONDS_WITHOUT_WORKERS}"
+                f" seconds; start some with 'dask worker {self.name}', and fit again"
+            )
+        self.looked = now
+
+    def _check_scheduler(self):
+        if self.client.status != "running":
+            raise ConnectionError(
+                f"the Dask scheduler at {self.name} is gone; start a scheduler, connect a new Client, make X"
+                " again, and fit again"
+            )
+
+
+def _is_loss(error):
+    """Whether an error is of the cluster, not of the task."""
+    from asyncio import CancelledError as AsyncCancelled
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
+
+    return isinstance(error, (KilledWorker, CancelledError, AsyncCancelled, CommClosedError, TimeoutError))
