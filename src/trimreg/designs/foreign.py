@@ -85,7 +85,7 @@ def is_far(X) -> bool:
 
 def tied(X) -> bool:
     """Whether ``X`` cannot well be sent to another process: it is held by a GPU, or by a cluster's client."""
-    return is_foreign(X) and type(X).__module__.endswith((".torchdense", ".daskrows"))
+    return is_foreign(X) and type(X).__module__.endswith((".torchmatrix", ".daskrows"))
 
 
 def to_host(value):
