@@ -84,6 +84,7 @@ class ScaledMatrix:
 
     near = True
     room = np.inf  # columns that can be held in memory
+    streamed = False  # whether columns are so long that they should be asked for by blocks of rows
 
     def expect(self, W):
         """A hint: these columns, the likeliest first, may be asked for next."""
@@ -148,6 +149,10 @@ class ScaledMatrix:
 
         every = np.arange(self.shape[1])
         return few_rows(self.gram(every, d, every), self.rmatvec((d * y.T).T), y, d, source=self)
+
+    def row_blocks(self, W):
+        """``Z_W`` by blocks of its rows, one after another."""
+        yield self.columns(W)
 
     def original_units(self, theta: np.ndarray):
         """Coefficients for ``X`` itself, and the intercept that the centring took away."""

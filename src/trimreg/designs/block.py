@@ -27,6 +27,7 @@ class ColumnBlock:
 
     near = True
     room = np.inf
+    streamed = False
 
     def expect(self, W):
         """Nothing to do: they are here."""

@@ -35,6 +35,7 @@ class BlockedDesign(ScaledMatrix):
     """
 
     near = False
+    streamed = True
 
     def __init__(self, rows, weights, *, center=False, scale=False):
         self._store = ColumnStore(rows)
@@ -103,10 +104,13 @@ class BlockedDesign(ScaledMatrix):
         return sum(self.X.sweep(kernels.transposed_product, (r,)), np.zeros((*r.shape[1:], self.shape[1]))).T
 
     def columns(self, W):
+        return stacked(self.row_blocks(W), np.empty((self.shape[0], len(W))))
+
+    def row_blocks(self, W):
+        """``Z_W`` by blocks of its rows, one after another: where all of it would be too large."""
         W = np.asarray(W, dtype=np.intp)
         source, where = self._columns_of(W)
-        out = np.empty((self.shape[0], W.size))
-        return stacked(source.sweep(kernels.scaled_columns, (), (where, *self._units(W))), out)
+        return source.sweep(kernels.scaled_columns, (), (where, *self._units(W)))
 
     # -- Gram matrices -----------------------------------------------------------------------------------
 
@@ -126,18 +130,10 @@ class BlockedDesign(ScaledMatrix):
 
     def gram_and_sums(self, W, d):
         """``Z_W' diag(d) Z_W`` and ``Z_W' d`` by one pass."""
-        gram, sums = self._grams(W, d[:, None])
-        return gram[0], sums[0]
-
-    def grams(self, W, D):
-        """``Z_W' diag(d) Z_W`` for every column d of D, by one pass."""
-        return self._grams(W, D)[0]
-
-    def _grams(self, W, D):
         W = np.asarray(W, dtype=np.intp)
         source, where = self._columns_of(W)
-        gram, sums = np.zeros((D.shape[1], W.size, W.size)), np.zeros((D.shape[1], W.size))
-        for more, further in source.sweep(kernels.gram_and_sums, (D,), (where, *self._units(W))):
+        gram, sums = np.zeros((W.size, W.size)), np.zeros(W.size)
+        for more, further in source.sweep(kernels.gram_and_sums, (d,), (where, *self._units(W))):
             gram += more
             sums += further
         return gram, sums

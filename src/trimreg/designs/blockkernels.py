@@ -57,14 +57,13 @@ def raw_sums(block, d, W):
 # -- Gram matrices -----------------------------------------------------------------------------------------
 
 
-def gram_and_sums(block, D, W, offset, scale):
-    """``Z_W' diag(d) Z_W`` and ``Z_W' d`` for every column d of D: arrays (k, w, w) and (k, w)."""
-    gram, sums = np.zeros((D.shape[1], W.size, W.size)), np.zeros((D.shape[1], W.size))
+def gram_and_sums(block, d, W, offset, scale):
+    """``Z_W' diag(d) Z_W`` and ``Z_W' d``."""
+    gram, sums = np.zeros((W.size, W.size)), np.zeros(W.size)
     for part in cached_parts(block, max(1, W.size // _GRAM_WIDTH)):
         Z = scaled_columns(block[part], W, offset, scale)
-        for k in range(D.shape[1]):
-            gram[k] += weighted_gram(Z, D[part, k])
-        sums += D[part].T @ Z
+        sums += d[part] @ Z
+        gram += weighted_gram(Z, d[part])
     return gram, sums
 
 

@@ -14,7 +14,7 @@ class WithConstant:
         n, p = design.shape
         self.shape = (n, p + 1)
         self.dtype = design.dtype
-        self.near = design.near
+        self.near, self.streamed = design.near, design.streamed
         self.room = design.room + 1
 
     def rescaled(self, factor):
@@ -27,7 +27,8 @@ class WithConstant:
         return self.inner.restricted(W)
 
     def expect(self, W):
-        self.inner.expect(W[W < self.shape[1] - 1])
+        last = self.shape[1] - 1
+        self.inner.expect(W[last != W])
 
     def matvec(self, v):
         return self.inner.matvec(v[:-1]) + self.scale * v[-1]
@@ -40,6 +41,15 @@ class WithConstant:
         real = np.asarray(W) < self.shape[1] - 1
         out[:, real] = self.inner.columns(np.asarray(W)[real])
         return out
+
+    def row_blocks(self, W):
+        """``Z_W`` by blocks of its rows, one after another."""
+        cols = np.asarray(W)
+        real = cols < self.shape[1] - 1
+        for block in self.inner.row_blocks(cols[real]):
+            out = np.full((len(block), cols.size), self.scale)
+            out[:, real] = block
+            yield out
 
     def gram(self, rows, d, cols):
         cols = np.asarray(cols)

@@ -18,7 +18,7 @@ class MultiOutput:
         n, p = design.shape
         self.shape = (n, p * n_outputs)
         self.dtype = design.dtype
-        self.near = design.near
+        self.near, self.streamed = design.near, design.streamed
         self.room = design.room * n_outputs
 
     def rescaled(self, factor):

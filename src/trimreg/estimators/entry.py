@@ -206,4 +206,8 @@ def _gradient(problem, eta, W):
     outputs = problem.loss.n_outputs
     design = problem.design.inner if problem.loss.multi_output else problem.design
     slope = problem.loss.gradient(eta, problem.y, problem.d)
-    return (design.columns(W[::outputs] // outputs).T @ slope).ravel()
+    features = W[::outputs] // outputs
+    order = np.argsort(features)  # a constant comes last
+    products = np.empty((features.size, *slope.shape[1:]))
+    products[order] = design.restricted(features[order]).rmatvec(slope)
+    return products.ravel()

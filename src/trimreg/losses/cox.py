@@ -11,6 +11,7 @@ from .base import Loss, require, require_finite
 from .poisson import exp
 
 _TIES = ("efron", "breslow")
+_ELEMENTS = 1 << 22  # of columns that are worked on at a time, where they lie elsewhere: 32 MiB
 _RANGE = 600.0  # sums of exponentials this far apart still are numbers on one scale
 
 
@@ -120,20 +121,22 @@ class Cox(Loss):
         .. math:: \mathrm{diag}(a) - \sum_{t,l} \bar d_t\, \pi_{tl} \pi_{tl}',
 
         a the :meth:`curvature` and :math:`\pi_{tl}` the probabilities of the samples at risk to be the next
-        event; their products with the columns are means over risk sets, which cumulative sums give.
+        event; their products with the columns are means over risk sets, which cumulative sums give. Risk sets
+        do not follow the rows, so columns that lie elsewhere are fetched, and worked on a few at a time.
+        Where there is no room for them, the Hessian is replaced by the matrix above it with a single
+        :math:`\pi = a / \sum a`, which is one pass.
         """
         t = self._terms(eta, y, d)
-        a = np.exp(t.log_weight + t.log_hazard())
-        Z = design.columns(W)[t.order]
         if not t.dead.size:
-            return np.zeros((Z.shape[1], Z.shape[1]))
-        Z = Z - a @ Z / a.sum()  # the Hessian does not see constants: what is subtracted below stays small
-        means = risk_set_means(Z, t.log_weight, t.log_risk_from)[t.starts[t.dead_group]]
-        of_dead = Z[t.dead] * np.exp(t.log_weight[t.dead] - t.log_risk[t.dead_group])[:, None]
-        first = t.first_dead()
-        tied = np.repeat(np.add.reduceat(of_dead, first, axis=0), np.diff(first, append=t.dead.size), axis=0)
-        means = (means - t.fraction[:, None] * tied) * np.exp(t.log_risk[t.dead_group] - t.log_rest)[:, None]
-        return Z.T @ (a[:, None] * Z) - means.T @ (t.mean_weight[:, None] * means)
+            return np.zeros((len(W), len(W)))
+        a = np.exp(t.log_weight + t.log_hazard())
+        if not getattr(design, "streamed", False):
+            Z, means = _with_means(t, a, design.columns(W))
+            return Z.T @ (a[:, None] * Z) - means.T @ (t.mean_weight[:, None] * means)
+        if len(W) > design.room:
+            gram, sums = design.gram_and_sums(W, t.unsorted(a))
+            return gram - np.outer(sums, sums) / a.sum()
+        return _gram_by_columns(t, a, design.restricted(W))
 
     def slope_bound(self, y, d):
         r""":math:`\sqrt{m + m^2 / \min d}`, m the weight of all events, min d the least weight at risk.
@@ -164,6 +167,34 @@ class Cox(Loss):
         times = y[t.order[t.starts[groups]], 0]
         with np.errstate(over="ignore"):
             return times, np.cumsum(exp(np.log(mass[groups]) - t.log_risk[groups]))
+
+
+def _with_means(t: _Terms, a, Z):
+    """The columns Z sorted by time and centred, and their means over the risk sets of the terms."""
+    Z = Z[t.order]
+    Z -= a @ Z / a.sum()  # the Hessian does not see constants: what is subtracted with the means stays small
+    means = risk_set_means(Z, t.log_weight, t.log_risk_from)[t.starts[t.dead_group]]
+    of_dead = Z[t.dead] * np.exp(t.log_weight[t.dead] - t.log_risk[t.dead_group])[:, None]
+    first = t.first_dead()
+    tied = np.repeat(np.add.reduceat(of_dead, first, axis=0), np.diff(first, append=t.dead.size), axis=0)
+    means = (means - t.fraction[:, None] * tied) * np.exp(t.log_risk[t.dead_group] - t.log_rest)[:, None]
+    return Z, means
+
+
+def _gram_by_columns(t: _Terms, a, design):
+    """The Hessian on all columns of the design, a pair of groups of them at a time."""
+    n, p = design.shape
+    step = max(1, _ELEMENTS // n)
+    groups = [np.arange(start, min(start + step, p)) for start in range(0, p, step)]
+    gram = np.empty((p, p))
+    for i, left in enumerate(groups):
+        Z, means = _with_means(t, a, design.columns(left))
+        weighted, means = a[:, None] * Z, t.mean_weight[:, None] * means
+        for right in groups[i:]:
+            Z, others = _with_means(t, a, design.columns(right))
+            gram[np.ix_(left, right)] = weighted.T @ Z - means.T @ others
+            gram[np.ix_(right, left)] = gram[np.ix_(left, right)].T
+    return gram
 
 
 def _require_event(event):

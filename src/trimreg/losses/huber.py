@@ -111,8 +111,11 @@ class Huber(Loss):
         if pull is None:
             return design.gram(W, a, W)
         # Not as a difference, which may be all rounding where few residuals are left, and no square.
+        unit = np.divide(pull, a, out=np.zeros_like(a), where=a > 0)
+        if getattr(design, "streamed", False):
+            return deflated_gram(design, W, a, unit, design.weighted_sums(W, pull))
         Z = design.columns(W)
-        Z = Z - np.outer(np.divide(pull, a, out=np.zeros_like(a), where=a > 0), pull @ Z)
+        Z = Z - np.outer(unit, pull @ Z)
         return Z.T @ (a[:, None] * Z)
 
     def _hessian(self, eta, y, d):
@@ -168,6 +171,17 @@ class Huber(Loss):
         if self.scale is not None:
             return 2.0 * n * value / self.scale
         return 2.0 * n * float(np.log(max(value, SMALLEST)))
+
+
+def deflated_gram(design, W, a, unit, sums):
+    """``C' diag(a) C`` for ``C = Z_W - unit sums'``, by blocks of rows: for long columns."""
+    total, start = np.zeros((len(W), len(W))), 0
+    for Z in design.row_blocks(W):
+        rows = slice(start, start + len(Z))
+        C = Z - np.outer(unit[rows], sums)
+        total += C.T @ (a[rows, None] * C)
+        start += len(Z)
+    return total
 
 
 def smallest_scale(y: np.ndarray, d: np.ndarray) -> float:

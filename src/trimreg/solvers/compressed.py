@@ -71,6 +71,8 @@ def iterate(solver, problem: Problem, theta0, options, takes_weights=False):
 def _with_last_word(solver, problem, few, steps, options, takes_weights):
     for step in steps:
         yield replace(step, converged=False, swap_optimal=None)
+        if step.converged:
+            break
     if hasattr(solver, "confirm"):
         yield from solver.confirm(problem, few, step, **options)
         return

@@ -76,6 +76,31 @@ class GramBlock:
         return self.gram[W]
 
 
+def _unexplained(design, d, A, others):
+    """The norms of what the columns A leave of others."""
+    root = np.sqrt(d)[:, None]
+    basis = np.linalg.qr(root * design.columns(A))[0]
+    rest = root * design.columns(others)
+    for _ in range(2):  # once more, for what rounding left
+        rest -= basis @ (basis.T @ rest)
+    return np.linalg.norm(rest, axis=0)
+
+
+def _unexplained_far(design, d, A, others):
+    """The same by passes over X: no array of the length of a column is made."""
+    columns = np.concatenate([A, others])
+    gram = design.gram(columns, d, columns)
+    factor = linalg.cholesky(gram[: A.size, : A.size])
+    if factor is None:
+        return np.full(others.size, np.inf)
+    share = linalg.solve(factor, gram[: A.size, A.size :])
+    for _ in range(2):  # the rest itself shows what rounding left in it
+        combination = np.concatenate([-share, np.eye(others.size)])
+        square, left = design.combination_moments(columns, combination, np.arange(A.size), d)
+        share = share + linalg.solve(factor, left)
+    return np.sqrt(square)
+
+
 def _first(score):
     """The few of largest score, in no order."""
     return np.argpartition(-score, min(_BATCH, score.size) - 1)[:_BATCH]
@@ -371,17 +396,19 @@ class SubsetSearch:
         left_out = left_out[~np.isin(left_out, self.A)]
         if left_out.size == 0:
             return True
-        problem = self.inner.problem
-        root = np.sqrt(problem.d)[:, None]
-        basis = np.linalg.qr(root * problem.design.columns(self.A))[0]
-        rounding = 100 * np.finfo(problem.design.dtype).eps
+        design, d = self._data()
+        rounding = 100 * np.finfo(design.dtype).eps
+        unexplained = _unexplained if design.near else _unexplained_far
         for start in range(0, left_out.size, 64):
-            rest = root * problem.design.columns(left_out[start : start + 64])
-            for _ in range(2):  # once more, for what rounding left
-                rest -= basis @ (basis.T @ rest)
-            if np.max(np.linalg.norm(rest, axis=0)) > rounding:
+            if np.max(unexplained(design, d, self.A, left_out[start : start + 64])) > rounding:
                 return False
         return True
+
+    def _data(self):
+        """The design and the sample weights; those behind few rows that stand for many."""
+        problem = self.inner.problem
+        design = problem.design
+        return getattr(getattr(design, "inner", design), "source", (design, problem.d))
 
     def solution(self):
         """The coefficients and the free set, for the whole design."""
