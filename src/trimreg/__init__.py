@@ -29,6 +29,7 @@ _WHERE = {
     "trimmed_path": "selection",
     "OnDisk": "designs.disk",
     "solve": "estimators",
+    "solve_batch": "estimators.batch",
     "steps": "estimators",
     "solve_graphical": "estimators",
     "TrimmedL1": "penalties",

@@ -34,7 +34,7 @@ _TOL = 1e-5  # of the largest gradient at 0
 _FOLD_TOL = 1e-4  # a fold's score does not see more
 _SWAPS = 12
 _SPARSE = 8  # lambdas of the grid from 0.04 on
-FIRST_ORDER_STEPS = 5000
+FIRST_ORDER_STEPS, FIRST_ORDER_TOL = 5000, 1e-5
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,9 @@ def _swapped(problem, found, alpha, h, tol):
     return found
 
 
-def first_order_path(problem: GramProblem, method: str, alphas, h=0, max_iter=FIRST_ORDER_STEPS):
+def first_order_path(
+    problem: GramProblem, method: str, alphas, h=0, max_iter=FIRST_ORDER_STEPS, tol=FIRST_ORDER_TOL
+):
     """Coefficients at every alpha by proximal gradient (Algorithm 1 for "trimmed") from zero, a row each.
 
     Examples
@@ -221,7 +223,7 @@ def first_order_path(problem: GramProblem, method: str, alphas, h=0, max_iter=FI
         theta = np.zeros(problem.c.size)
         kernels.first_order(
             problem.gram, problem.c, theta, float(alpha), KINDS[method], float(GAMMAS.get(method, h)), eta,
-            1e-5 * problem.scale, max_iter, none, nowhere, np.empty(0),
+            tol * problem.scale, max_iter, none, nowhere, np.empty(0),
         )  # fmt: skip
         path.append(theta)
     return np.array(path)
