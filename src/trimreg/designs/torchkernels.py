@@ -23,7 +23,7 @@ try:  # in the packages of PyTorch for Linux with CUDA; nothing here needs it el
 except ImportError:
     triton = None
 
-_BLOCK_BYTES = {"cuda": 64 << 20}  # of a block in float64; large enough that launching is no cost
+_BLOCK_BYTES = {"cuda": 128 << 20}  # of a block in float64; large enough that launching is no cost
 _BLOCK_BYTES_ELSEWHERE = 4 << 20  # a few of these fit in the cache of a processor
 _PROGRAMS = 2048  # so many at least, where the matrix has room for them: each multiprocessor gets a dozen
 _FEW_VECTORS = 4  # so many are faster one after the other than by blocks that are converted
@@ -60,7 +60,7 @@ if triton is not None:  # pragma: no cover - compiled for a GPU
             return block
         return block.to(tl.float32).to(tl.float64)
 
-    @triton.jit
+    @triton.jit(do_not_specialize=["steps"])
     def _dot_along(
         x, v, out, n, p, stride, steps,
         ROWS: tl.constexpr, COLUMNS: tl.constexpr, STAGES: tl.constexpr,
@@ -79,7 +79,7 @@ if triton is not None:  # pragma: no cover - compiled for a GPU
             total += _widened(block) * factor[None, :]
         tl.store(out + tl.program_id(1).to(tl.int64) * n + rows, tl.sum(total, axis=1), mask=inside)
 
-    @triton.jit
+    @triton.jit(do_not_specialize=["steps"])
     def _dot_across(
         x, v, out, n, p, stride, steps,
         ROWS: tl.constexpr, COLUMNS: tl.constexpr, STAGES: tl.constexpr,
@@ -98,7 +98,7 @@ if triton is not None:  # pragma: no cover - compiled for a GPU
             total += _widened(block) * factor[:, None]
         tl.store(out + tl.program_id(1).to(tl.int64) * p + columns, tl.sum(total, axis=0), mask=there)
 
-    @triton.jit
+    @triton.jit(do_not_specialize=["steps"])
     def _moments_along(
         x, d, c, out, n, p, stride, steps,
         ROWS: tl.constexpr, COLUMNS: tl.constexpr, STAGES: tl.constexpr,
@@ -123,7 +123,7 @@ if triton is not None:  # pragma: no cover - compiled for a GPU
         tl.store(sums, tl.sum(first, axis=1), mask=inside)
         tl.store(sums + n, tl.sum(second, axis=1), mask=inside)
 
-    @triton.jit
+    @triton.jit(do_not_specialize=["steps"])
     def _moments_across(
         x, d, c, out, n, p, stride, steps,
         ROWS: tl.constexpr, COLUMNS: tl.constexpr, STAGES: tl.constexpr,
@@ -347,11 +347,13 @@ def usable(X) -> bool:
     return _verdicts[key]
 
 
-def _disagreement(X, n: int = 1037, p: int = 613) -> str:
+def _disagreement(X, n: int | None = None, p: int | None = None) -> str:
     """What is wrong with the kernels on X's device, "" if nothing is, seen on a small random matrix.
 
-    Its size makes several tiles both ways, the last ones not full.
+    Its size makes several tiles both ways, the last ones not full. It is a multiple of 16 where that of X is:
+    kernels are compiled apart for those, and the ones that are looked at should be the ones that X will need.
     """
+    n, p = n or (1037 if X.shape[0] % 16 else 1040), p or (613 if X.shape[1] % 16 else 624)
     torch = sys.modules["torch"]
     generator = torch.Generator().manual_seed(0)
     sample = torch.randn(n, p, generator=generator).to(X.dtype)
