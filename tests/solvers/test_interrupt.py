@@ -1,9 +1,11 @@
 """Ctrl-C: the best point of a fit stays, and what is made of many fits stops as a whole."""
 
+import os
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -271,6 +273,11 @@ def test_who_is_part_of_more():
     assert eval("part_of_more()", scope) is True
     scope["__name__"] = "trimreg.selections"  # another word
     assert eval("part_of_more()", scope) is False
+    for many in ("trimreg.experiments.runner", "distributed.worker", "multiprocessing.process"):
+        scope["__name__"] = many
+        assert eval("part_of_more()", scope) is True
+    scope["__name__"] = None  # as in code that is made up at run time
+    assert eval("part_of_more()", scope) is False
     scope["__name__"] = "trimreg.selection"
     assert eval("part_of_more(depth=2)", scope) is False
 
@@ -327,3 +334,48 @@ def test_ctrl_c_at_a_terminal():
         process.kill()
     assert rest.splitlines()[-1] == "False interrupted 1"
     assert process.returncode == 0
+
+
+_MANY = """
+    import time
+    import numpy as np
+    from pathlib import Path
+    from trimreg import Bootstrap, TrimmedLasso
+
+    class Slow(TrimmedLasso):
+        def fit(self, X, y, sample_weight=None):
+            if sample_weight is not None:
+                Path({begun!r}).touch()
+                time.sleep(30)
+            return super().fit(X, y, sample_weight)
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 10))
+    model = Bootstrap(Slow(h=2), n_replicates=50, n_jobs=2)
+    try:
+        model.fit(X, X[:, 0] + rng.standard_normal(50))
+    except KeyboardInterrupt:
+        print("interrupted", [name for name in vars(model) if name.endswith("_")], flush=True)
+"""
+
+
+def test_ctrl_c_ends_the_workers(tmp_path):
+    """The terminal sends it to all processes of the group; none of them goes on with the next replicate."""
+    begun = tmp_path / "begun"
+    code = textwrap.dedent(_MANY.format(begun=str(begun)))
+    start = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        while not begun.exists():
+            assert process.poll() is None
+            assert time.monotonic() - start < 60
+            time.sleep(0.05)
+        sent = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        answer, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert answer == "interrupted []\n"
+    assert time.monotonic() - sent < 20  # a replicate takes 30 seconds

@@ -365,8 +365,21 @@ def matrix(name: str, value, shape: tuple) -> np.ndarray:
     return array
 
 
+def require_memory(X) -> None:
+    """A ``ValueError`` if X is on disk, a cluster or a GPU: it would be fetched whole, and twice its size."""
+    kind = type(X)
+    by_blocks = all(callable(getattr(kind, name, None)) for name in ("design", "product", "describe"))
+    on_device = kind.__module__.startswith("torch") and str(getattr(X, "device", "cpu")) != "cpu"
+    if by_blocks or on_device or hasattr(kind, "__dask_graph__"):
+        raise ValueError(
+            f"a diagnostic needs X in memory, and X is of type {kind.__name__}; pass a NumPy array. "
+            "A fit has certificates of its own: stationarity and swap_optimal"
+        )
+
+
 def _matrix(X):
     """X as CSC or as an ndarray, float32 and float64 kept as they are."""
+    require_memory(X)
     if sp.issparse(X):
         X = sp.csc_array(X)
         if not X.has_canonical_format:

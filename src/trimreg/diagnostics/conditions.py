@@ -11,6 +11,7 @@ import numbers
 
 import numpy as np
 
+from ._point import require_memory
 from ._worst import WorstCase, search
 
 _DEPENDENT = (
@@ -283,6 +284,7 @@ def _gram(X, gram):
     if (X is None) == (gram is None):
         raise ValueError("give either X or gram")
     if gram is None:
+        require_memory(X)
         product = X.T @ X
         gram = (product.toarray() if hasattr(product, "toarray") else np.asarray(product)) / X.shape[0]
     gram = np.asarray(gram, dtype=float)
