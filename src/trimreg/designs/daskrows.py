@@ -91,12 +91,12 @@ class DaskRows(FarRows):
             self.kind = "Dask DataFrame"
             self.feature_names = [str(name) for name in X.columns]
             declared, p = _storage_of_columns(X.dtypes), len(self.feature_names)
-            sources = _own_graphs(X.to_delayed())
+            sources = _own_graphs(X)
             lengths = None
         else:
             declared, p = np.dtype(X.dtype), _check_array(X)
             X = X.rechunk({1: -1})
-            sources = _own_graphs(X.to_delayed().ravel())
+            sources = _own_graphs(X)
             lengths = X.chunks[0]
         self.dtype = _storage_of(declared)
         if lengths is None or any(math.isnan(rows) for rows in lengths):
@@ -345,22 +345,18 @@ def _storage_of_columns(dtypes) -> np.dtype:
     return np.dtype(np.float64) if np.dtype(np.float64) in bare.values() or not bare else np.dtype(np.float32)
 
 
-def _own_graphs(blocks):
-    """The blocks, each with those tasks only that it needs: a batch of some then sends no more than that."""
+def _own_graphs(X):
+    """The chunks of X, each with those tasks only that it needs, so that a batch sends no more than that."""
     from dask.delayed import Delayed
     from dask.optimization import cull
     from dask.utils import ensure_dict
 
-    blocks = list(blocks)
-    if not blocks:
-        return []
-    graph = ensure_dict(blocks[0].__dask_graph__())
-    shared = all(block.key in graph for block in blocks)
-    own = []
-    for block in blocks:
-        needed, _ = cull(graph if shared else ensure_dict(block.__dask_graph__()), [block.key])
-        own.append(Delayed(block.key, dict(needed)))
-    return own
+    for optimize in (True, False):  # Dask's optimization loses chunks that are kept on workers
+        blocks = list(np.ravel(X.to_delayed(optimize_graph=optimize)))
+        graph = ensure_dict(blocks[0].__dask_graph__()) if blocks else {}
+        if all(block.key in graph for block in blocks):
+            break
+    return [Delayed(block.key, dict(cull(graph, [block.key])[0])) for block in blocks]
 
 
 def joined_lengths(lengths, row_bytes, at_least):
