@@ -123,6 +123,7 @@ class BlockedDesign(ScaledMatrix):
             return self.gram_and_sums(cols, d)[0]
         both, place = np.unique(np.concatenate([rows, cols]), return_inverse=True)
         source, where = self._columns_of(both)
+        where = np.arange(both.size) if where is None else where
         left, right = where[place[: rows.size]], where[place[rows.size :]]
         offsets, scales = zip(self._units(rows), self._units(cols), strict=True)
         parts = source.sweep(kernels.cross_gram, (d,), (left, right, offsets, scales))
@@ -198,9 +199,9 @@ class BlockedDesign(ScaledMatrix):
         return self.X.narrowed(W) if self._store is None else self._store.get(W)
 
     def _columns_of(self, W):
-        """Rows that contain the columns W, and where they are in them."""
+        """Rows that contain the columns W, and where they are in them; None if they are just these."""
         source = self._source(W)
-        return (self.X, W) if source is None else (source, np.arange(len(W)))
+        return (self.X, W) if source is None else (source, None)
 
 
 def _refuse(first, more):

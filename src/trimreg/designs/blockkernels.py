@@ -2,7 +2,8 @@ r"""What is computed on one block of rows: the terms of the sums that a far desi
 
 Each function takes a block of raw rows, the block's part of vectors over the rows, and small arguments; it
 may run in another process. Arithmetic is float64, a part that fits in cache at a time, whatever the storage.
-``offset`` and ``scale`` are those of the columns that a function names, ``offset`` None if there is none.
+``offset`` and ``scale`` are those of the columns W that a function names; ``offset`` is None if there is
+none, and W is None for all columns of the block.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import numpy as np
 from .block import weighted_gram
 from .rows import cached_parts
 
+_CONSTANT = 1e-14  # a variance below this, in units of the squared mean, may be rounding of the mean
 _TINY = 1e-290  # sums of squares below this may have lost digits to underflow
-_GRAM_WIDTH = 4  # a Gram matrix likes parts longer than those that a product likes
+_GRAM_ROWS, _GRAM_ELEMENTS = 4096, 1 << 21  # parts for a Gram matrix: long, but no more than 16 MiB
 
 
 def upcast_parts(block):
@@ -21,9 +23,14 @@ def upcast_parts(block):
     return ((part, block[part].astype(float, copy=False)) for part in cached_parts(block))
 
 
+def taken(block, W):
+    """A float64 copy of the columns W."""
+    return block.astype(float) if W is None else np.take(block, W, axis=1).astype(float, copy=False)
+
+
 def scaled_columns(block, W, offset, scale):
     """``Z_W`` of these rows, a float64 copy."""
-    Z = np.take(block, W, axis=1).astype(float, copy=False)
+    Z = taken(block, W)
     if offset is not None:
         Z -= offset
     Z *= scale
@@ -48,19 +55,31 @@ def transposed_product(block, r):
 
 def raw_sums(block, d, W):
     """``X_W' d``."""
-    total = np.zeros(W.size)
-    for part in cached_parts(block, W.size):
-        total += d[part] @ np.take(block[part], W, axis=1).astype(float, copy=False)
-    return total
+    width = block.shape[1] if W is None else W.size
+    return sum((d[part] @ taken(block[part], W) for part in cached_parts(block, width)), np.zeros(width))
 
 
 # -- Gram matrices -----------------------------------------------------------------------------------------
 
 
+def gram_parts(block, width):
+    """Slices of rows for a Gram matrix of so many columns: longer than those for a product.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.designs.blockkernels import gram_parts
+    >>> [gram_parts(np.empty((10**6, 1)), width)[0].stop for width in (1, 500, 2_000)]
+    [131072, 4096, 1048]
+    """
+    rows = min(_GRAM_ROWS, _GRAM_ELEMENTS // max(width, 1))
+    return cached_parts(block, min(max(width, 1), (1 << 17) // max(rows, 1)))
+
+
 def gram_and_sums(block, d, W, offset, scale):
     """``Z_W' diag(d) Z_W`` and ``Z_W' d``."""
-    gram, sums = np.zeros((W.size, W.size)), np.zeros(W.size)
-    for part in cached_parts(block, max(1, W.size // _GRAM_WIDTH)):
+    gram, sums = np.zeros((scale.size, scale.size)), np.zeros(scale.size)
+    for part in gram_parts(block, scale.size):
         Z = scaled_columns(block[part], W, offset, scale)
         sums += d[part] @ Z
         gram += weighted_gram(Z, d[part])
@@ -70,7 +89,7 @@ def gram_and_sums(block, d, W, offset, scale):
 def cross_gram(block, d, rows, cols, offsets, scales):
     """``Z_rows' diag(d) Z_cols``."""
     total = np.zeros((rows.size, cols.size))
-    for part in cached_parts(block, max(1, (rows.size + cols.size) // _GRAM_WIDTH)):
+    for part in gram_parts(block, rows.size + cols.size):
         right = scaled_columns(block[part], cols, offsets[1], scales[1])
         right *= d[part, None]
         total += scaled_columns(block[part], rows, offsets[0], scales[0]).T @ right
@@ -90,20 +109,20 @@ def every_gram(block, d, cols, offset, scale):
 
 def normal_equations(block, d, y, offset, scale):
     """``Z' diag(d) Z`` and ``Z' diag(d) y`` over all columns."""
-    p = block.shape[1]
+    p, root = block.shape[1], np.sqrt(d)
     gram, target = np.zeros((p, p)), np.zeros((p, *y.shape[1:]))
-    for part in cached_parts(block, max(1, p // _GRAM_WIDTH)):
-        Z = block[part] - offset if offset is not None else block[part].astype(float)
-        Z *= scale
-        target += Z.T @ (d[part] * y[part].T).T
-        gram += weighted_gram(Z, d[part])
+    for part in gram_parts(block, p):
+        Z = scaled_columns(block[part], None, offset, scale)
+        Z *= root[part, None]
+        target += Z.T @ (root[part] * y[part].T).T
+        gram += Z.T @ Z
     return gram, target
 
 
 def combination_moments(block, d, W, V, near, offset, scale):
     """For ``C = Z_W V``: the sums of ``d c^2``, and ``Z_W' diag(d) C`` at the positions ``near`` of W."""
     square, product = np.zeros(V.shape[1]), np.zeros((near.size, V.shape[1]))
-    for part in cached_parts(block, W.size + V.shape[1]):
+    for part in cached_parts(block, sum(V.shape)):
         Z = scaled_columns(block[part], W, offset, scale)
         C = Z @ V
         weighted = C * d[part, None]
@@ -118,8 +137,7 @@ def combination_moments(block, d, W, V, near, offset, scale):
 def column_moments(block, weights, center):
     r"""Weight, mean and :math:`\sum d (x - m)^2` of every column of a block, and what is wrong with it.
 
-    The mean is corrected by the mean of what it leaves: its own rounding would else pass for the deviation of
-    a constant column. Without ``center`` the squares are about 0.
+    Without ``center`` the squares are about 0.
 
     Returns
     -------
@@ -134,11 +152,12 @@ def column_moments(block, weights, center):
     p = block.shape[1]
     so_far = (0.0, np.zeros(p), np.zeros(p))
     doubtful, bad = np.zeros(p, dtype=bool), (0, -1, -1, 0.0)
-    for part, X in upcast_parts(block):
-        d = weights[part]
+    for part in cached_parts(block):
+        d, X = weights[part], block[part].astype(float)
         weight = float(d.sum())
+        share = d / weight if weight > 0 else d
         with np.errstate(all="ignore"):
-            mean = (d / weight if weight > 0 else d) @ X
+            mean = share @ X
             # A product may skip factors of 0, so what they stand beside is looked at.
             if not np.isfinite(mean).all() or (d == 0).any():
                 finite = np.isfinite(X)
@@ -148,25 +167,32 @@ def column_moments(block, weights, center):
                     first = (part.start + int(row), int(column), float(X[row, column]))
                     bad = (count, *(bad[1:] if bad[0] else first))
                     continue
-            left = 0.0
             if center:
-                X = X - mean
-                left = (d / weight if weight > 0 else d) @ X
-                mean += left
-            square = np.maximum(d @ (X * X) - weight * left**2, 0.0)
-            doubtful |= _doubtful(X, left, square, mean if center else 0.0)
+                X -= mean
+            np.square(X, out=X)
+            square = d @ X
+            least = _CONSTANT * weight * mean**2 if center else 0.0
+            odd = np.flatnonzero(~((square > np.maximum(least, _TINY)) & (square < np.inf)))
+            if odd.size:
+                X = taken(block[part], odd)
+                mean[odd], square[odd], doubtful[odd] = _odd_moments(X, mean[odd], d, share, center)
         so_far = merged_moments(so_far, (weight, mean, square), center)
     return block.shape[0], bad, *so_far, doubtful
 
 
-def _doubtful(X, left, square, mean):
-    """Columns that are not constant but for rounding, though their squares are 0 or no number."""
-    found = ~(square > _TINY) | ~np.isfinite(square)
-    which = np.flatnonzero(found)
-    if which.size:
-        spread = np.abs(X[:, which] - np.broadcast_to(left, X.shape[1])[which]).max(axis=0, initial=0.0)
-        found[which] = ~(spread <= 1e-13 * np.abs(np.broadcast_to(mean, X.shape[1])[which]))
-    return found
+def _odd_moments(X, mean, d, share, center):
+    """Mean and squares of columns that are all but constant, or very small or large, and which are in doubt.
+
+    The mean is corrected by the mean of what it leaves: its own rounding would else pass for the deviation of
+    a constant column.
+    """
+    if center:
+        left = share @ (X - mean)
+        X = X - mean - left
+        mean = mean + left
+    square = d @ X**2
+    constant = np.abs(X).max(axis=0) <= (1e-13 * np.abs(mean) if center else 0.0)
+    return mean, square, ~constant & ~((square > _TINY) & (square < np.inf))
 
 
 def merged_moments(one, other, center):
