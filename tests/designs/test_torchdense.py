@@ -133,6 +133,8 @@ def test_rescaled_and_restricted(device, weights):
     W = np.append(np.arange(0, P - 1, 2), P - 1)  # keeps the odd columns 8 and 3's neighbours
     part = ours.restricted(W)
     assert isinstance(part, TorchDesign)
+    assert part.X.storage == "float64"  # it is read many times
+    assert part.dtype == ours.dtype
     expected = DenseDesign(dense.X[:, W], weights, center=True, scale=True)
     d = np.random.default_rng(2).random(N)
     for v in (np.ones(W.size), np.eye(W.size)[:, :2]):
@@ -211,6 +213,23 @@ def test_deviations_survive_shifts_and_sizes(device, shift, size, weights):
     expected = np.sqrt(weights @ spread**2) * (np.arange(5) != 2)
     np.testing.assert_allclose(ours._deviation / size, expected, rtol=1e-7)
     assert ours.inverse_scale[2] == 0
+    other = np.linspace(0, 1, N)
+    spread = np.where(np.arange(5) == 2, 0.0, (X - ours.offset) / size) * (ours.inverse_scale * size)
+    np.testing.assert_allclose(ours.column_norms(other), np.sqrt(other @ spread**2), rtol=1e-7)
+
+
+def test_a_column_that_is_constant_where_there_is_weight(device):
+    """What it is elsewhere does not count, however far it is from the rest: there is no deviation left."""
+    X = np.random.default_rng(7).standard_normal((N, 3))
+    d = (np.arange(N) >= 5) / (N - 5)
+    X[:, 1] = np.where(d > 0, 0.1, 1e8)
+    X[:, 2] = np.where(d > 0, X[:, 2], -1e9)
+    ours = TorchDesign(torch.from_numpy(X).to(device), d, center=True, scale=True)
+    assert ours.inverse_scale[1] == 0
+    kept = X[5:, [0, 2]]
+    np.testing.assert_allclose(ours.offset[[0, 2]], kept.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(ours._deviation[[0, 2]], kept.std(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(ours.offset[1], 0.1, rtol=1e-15)
 
 
 def test_sorted_rows_lose_no_digits(device):
@@ -334,6 +353,9 @@ def test_a_device_without_room(monkeypatch):
         lambda: X.product(np.ones(P)),
         lambda: X.design(np.full(N, 1 / N)),
     ]
+    emptied = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(True))
     for call in calls:
         with pytest.raises(
             MemoryError, match=r"cpu has no room .* X \(57 x 40 bfloat16\): 2.50 GiB more"
@@ -343,6 +365,7 @@ def test_a_device_without_room(monkeypatch):
         del caught
     gc.collect()
     assert [reference() for reference in left_behind] == [None] * len(calls)
+    assert len(emptied) == len(calls)
 
 
 def test_the_room_that_a_gpu_has_is_told(monkeypatch):
@@ -371,6 +394,10 @@ def test_tensors_of_every_type(given):
     np.testing.assert_array_equal(
         matrix.product(several, [1.0, 2.0]), X.double().numpy() @ several + [1.0, 2.0]
     )
+
+
+def test_large_integers_are_kept():
+    assert TorchMatrix(torch.tensor([[2**24 + 1]])).product([1.0]) == 2**24 + 1
 
 
 def test_memory_is_shared_where_it_can_be():
