@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -232,6 +233,27 @@ def test_a_graph_of_too_many_edges_is_finished_at_its_first_chance():
     assert np.count_nonzero(np.triu(result.precision, 1)) <= 2
     assert np.linalg.eigvalsh(result.precision)[0] > 0
     assert not result.converged
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_mm_on_a_graph_ends_at_the_first_step_with_few_enough_edges(monkeypatch, at_once):
+    from trimreg.estimators import graphtask
+
+    task = graphtask.prepare_graph(np.eye(3), penalty=TrimmedL1(1), alpha="exact")
+    full, sparse = np.ones(6), np.array([1.0, 0, 0, 1, 1, 1])
+    taken = []
+
+    def iterate(*arguments, **options):
+        for theta, objective in ((full, 3.0), (sparse, 2.0), (sparse, 1.0)):
+            taken.append(objective)
+            yield Step(theta, np.ones(6), objective)
+
+    monkeypatch.setitem(graphtask.GRAPHICAL_SOLVERS, "mm", SimpleNamespace(iterate=iterate))
+    end = task._at_most_h(Step(full, np.ones(6), 4.0, message="there"), at_once=at_once)
+    assert taken == ([3.0, 2.0] if at_once else [3.0, 2.0, 1.0])
+    assert end.objective == taken[-1]
+    assert np.array_equal(end.theta, sparse)
+    assert task._at_most_h(Step(sparse, np.ones(6), 0.5), at_once=at_once).objective == 0.5
 
 
 # -- without outliers ---------------------------------------------------------------------------------------
