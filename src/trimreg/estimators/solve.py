@@ -84,6 +84,13 @@ def solve(
     -------
     SolverResult
 
+    Notes
+    -----
+    Ctrl-C after the first step ends the solver: the step of lowest objective is returned, with
+    ``converged=False``, a message that begins with "interrupted", and a ``ConvergenceWarning``. Estimators do
+    the same. Before the first step, and in fits that are part of a search, a resampling or another joblib
+    job, it is a ``KeyboardInterrupt`` as usual, and an estimator stays as it was.
+
     Examples
     --------
     >>> import numpy as np

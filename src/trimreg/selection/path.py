@@ -108,6 +108,7 @@ def trimmed_path(
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_samples, n_features)
+        Or a matrix that stays on disk, on a cluster or on a GPU; see :func:`trimreg.solve`.
     y : array-like
     hs : "auto" or sequence of int or fractions, default="auto"
         ``"auto"`` is :func:`~trimreg.selection.auto_hs`, of the sum of the sample weights if there are some.

@@ -221,6 +221,7 @@ class StabilitySelection(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
+            Or, with an estimator of this library, a matrix that stays on disk, on a cluster or on a GPU.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         **fit_params
             Arrays with an entry a sample, passed on to the ``fit`` of the estimator: above all

@@ -44,6 +44,8 @@ class SurfaceCV(LinearEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
+            Or a matrix that stays on disk, on a cluster or on a GPU; see :meth:`TrimmedLasso.fit`. There a
+            fold of least squares costs about three passes, and ``scoring`` must be None.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), optional
             A weight stands for so many repetitions of its sample: in the fits, in the scores (but for those
