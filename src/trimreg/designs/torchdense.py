@@ -150,7 +150,7 @@ class TorchDesign(ScaledMatrix):
         if rows is None:
             return self._every_gram(d, cols)
         if rows is cols or np.array_equal(rows, cols):
-            return self._grams(cols, d[:, None])[0][0]
+            return self.gram_and_sums(cols, d)[0]
         d = self.X.vector(d)
         left, right = _Scaled(self, rows), _Scaled(self, cols)
         total = d.new_zeros((len(rows), len(cols)))
@@ -171,31 +171,16 @@ class TorchDesign(ScaledMatrix):
             total -= X.vector(self.offset)[:, None] * sums
         return (total * X.vector(self.inverse_scale)[:, None]).cpu().numpy()
 
-    def gram_and_sums(self, W, d):
-        """``Z_W' diag(d) Z_W`` and ``Z_W' d``."""
-        gram, sums = self.grams_and_sums(W, d[:, None])
-        return gram[0], sums[0]
-
-    def grams(self, W, D):
-        """``Z_W' diag(d) Z_W`` for every column d of D."""
-        return self.grams_and_sums(W, D)[0]
-
     @told
-    def grams_and_sums(self, W, D):
-        """``Z_W' diag(d) Z_W`` and ``Z_W' d`` for every column d of D."""
-        return self._grams(W, D)
-
-    def _grams(self, W, D):
-        D = self.X.vector(D)
-        k, w = D.shape[1], len(W)
-        gram, sums = D.new_zeros((k, w, w)), D.new_zeros((k, w))
+    def gram_and_sums(self, W, d):
+        """``Z_W' diag(d) Z_W``, symmetric to the last bit, and ``Z_W' d``."""
+        d = self.X.vector(d)
+        gram, sums = d.new_zeros((len(W), len(W))), d.new_zeros(len(W))
         for rows, Z in _Scaled(self, W).blocks():
-            part = D[rows].to(Z)
-            sums += (part.t() @ Z).to(sums)
-            for one in range(k):
-                gram[one] += (Z.t() @ (Z * part[:, one : one + 1])).to(gram)
-        gram = 0.5 * (gram + gram.mT)  # symmetric to the last bit
-        return gram.cpu().numpy(), sums.cpu().numpy()
+            weighted = Z * d[rows, None].to(Z)
+            sums += weighted.sum(dim=0).to(sums)
+            gram += (Z.t() @ weighted).to(gram)
+        return (0.5 * (gram + gram.mT)).cpu().numpy(), sums.cpu().numpy()
 
     @told
     def combination_moments(self, W, V, near, d):
