@@ -1,6 +1,7 @@
 """Fits on files: the answers, the certificates and the predictions of the same fit in memory."""
 
 import pickle
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -140,6 +141,36 @@ def test_little_memory_costs_passes_and_nothing_else(data, tmp_path):
     fits = [TrimmedLogisticRegression(h=H).fit(rows, y) for rows in (much, little)]
     np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=1e-7, atol=1e-9)
     assert little.passes > much.passes
+
+
+@pytest.mark.parametrize(
+    ("kind_of_fit", "kind"),
+    [(TrimmedLasso, "npy"), (TrimmedLasso, "zarr"), (TrimmedLogisticRegression, "npy-F")],
+)
+def test_memory_is_what_was_allowed_and_less_than_the_file(kind_of_fit, kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "BLOCK_BYTES", 16 << 20)  # as it is outside of these tests
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50_000, 60))
+    y = X[:, :2].sum(axis=1) + rng.standard_normal(50_000)
+    y = y if kind_of_fit is TrimmedLasso else (y > 0).astype(float)
+    memory = X.nbytes // 2
+    if kind == "zarr":
+        path = str(tmp_path / "X.zarr")
+        source = zarr.create_array(store=path, shape=X.shape, chunks=(1000, 20), dtype=X.dtype)
+        source[:] = X
+    else:
+        source = SOURCES[kind](X, tmp_path)
+    kind_of_fit(h=2).fit(X[:100], y[:100])
+    del X
+    rows = OnDisk(source, memory=memory)
+    tracemalloc.start()
+    try:
+        model = kind_of_fit(h=2).fit(rows, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(np.flatnonzero(model.coef_), [0, 1])
+    assert peak < memory, peak
 
 
 def test_names_of_columns(data, tmp_path):
