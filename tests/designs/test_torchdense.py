@@ -282,6 +282,7 @@ def test_where_there_is_no_float64(monkeypatch):
     ours = TorchDesign(X, d, center=True, scale=True)
     dense = DenseDesign(X.double().numpy(), d, center=True, scale=True)
     assert ours.precision == np.finfo(np.float32).eps
+    assert TorchMatrix(torch.ones(2, 2, dtype=torch.int8)).storage == "float32"
     alive = dense.inverse_scale > 0
     v = np.where(alive, np.linspace(-1, 1, P), 0.0)
     assert_close(ours.matvec(v), dense.matvec(v), 1e-5)

@@ -46,7 +46,8 @@ class TorchMatrix:
     ----------
     X : torch.Tensor, or an array of another library that speaks DLPack (CuPy, JAX)
         Of shape (n, p), dense, on any device. float64, float32, bfloat16 and float16 are used where they lie;
-        integers and booleans are copied to float64, and so is, in its own type, what has gaps both ways.
+        integers and booleans are copied to float64 (float32 on a device that has no more), and what has gaps
+        both ways is copied in its own type.
         Gradients are not followed.
 
     Attributes
@@ -79,8 +80,8 @@ class TorchMatrix:
     def _settled(self, tensor):
         """The tensor, copied where it has to be."""
         if self.storage not in _STORAGE:
-            self._note, self.storage = f" (a copy of {self.storage})", "float64"
-            tensor = tensor.to(loaded().float64)
+            tensor = tensor.to(kernels.arithmetic(tensor))
+            self._note, self.storage = f" (a copy of {self.storage})", _name(tensor.dtype)
         if 1 not in tensor.stride():
             tensor, self._note = tensor.contiguous(), self._note or " (a copy without gaps)"
         return tensor
