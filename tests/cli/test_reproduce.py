@@ -1,13 +1,14 @@
 """``trimreg reproduce`` and ``trimreg report``, on a small made-up experiment."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from trimreg.experiments import registry
-from trimreg.experiments.spec import Cell, Chart, Experiment, Verdict
+from trimreg.experiments.spec import Cell, Chart, Experiment, Together, Verdict
 from trimreg.experiments.store import Store
 
 BROKEN = set()  # names of cells that fail
@@ -187,6 +188,49 @@ def test_a_device_is_for_networks_and_must_be_there(refused, tmp_path, monkeypat
     line = refused("reproduce", "toy", "--quick", "--out", tmp_path / "out", "--device", "meta")
     assert line.startswith("error: --device=meta, but that device cannot be used here")
     assert not (tmp_path / "out").exists()
+
+
+def toy_together(cells, device):
+    RUN.append(f"{len(cells)} on {device}")
+    return [[{"half": cell["n"] / 2}] for cell in cells]
+
+
+@pytest.fixture
+def batches(monkeypatch):
+    """The toy can run its cells together, and there is a GPU, or so it seems."""
+    pytest.importorskip("torch")
+    from trimreg.experiments.networks import device
+
+    rule = Together(key=lambda cell: "all", run=toy_together, size=2)
+    monkeypatch.setattr(registry, "get_experiment", lambda name: replace(TOY, together=rule))
+    monkeypatch.setattr(device, "_check_cuda", lambda found, said: None)
+
+
+@pytest.mark.usefixtures("batches")
+def test_a_gpu_that_is_named_runs_batches(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIMREG_DEVICE", "")
+    answer = call("reproduce", "toy", "--quick", "--out", tmp_path, "--device", "cuda:0", "--jobs", 1)
+    assert answer.exit_code == 0, answer.output
+    assert RUN
+    assert all(" on cuda:0" in name for name in RUN)
+    assert os.environ["TRIMREG_DEVICE"] == ""  # that is for networks
+
+
+@pytest.mark.usefixtures("batches")
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_a_cpu_runs_cells_one_by_one(call, tmp_path, device):
+    answer = call("reproduce", "toy", "--quick", "--out", tmp_path, "--device", device, "--jobs", 1)
+    assert answer.exit_code == 0, answer.output
+    assert RUN
+    assert all(name.startswith("toy/") for name in RUN)
+
+
+@pytest.mark.usefixtures("batches")
+def test_batches_are_for_processes_of_this_machine(refused, tmp_path):
+    line = refused(
+        "reproduce", "toy", "--quick", "--out", tmp_path / "out", "--device", "cuda", "--backend", "dask"
+    )
+    assert "use --backend joblib or drop it" in line
 
 
 def test_the_device_reaches_the_processes(call, tmp_path, monkeypatch):

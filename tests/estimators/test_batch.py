@@ -47,7 +47,7 @@ def assert_same(result, b, expected):
 @pytest.mark.parametrize("loss", ["quadratic", "logistic"])
 @pytest.mark.parametrize("alpha", [0.1, "exact"])
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_each_problem_is_solved_as_solve_does(data, kind, loss, alpha, fit_intercept):
+def test_each_problem_is_solved_as_solve_does(data, kind, loss, alpha, fit_intercept, monkeypatch):
     X, y = data
     y = y if loss == "quadratic" else (y > np.median(y, axis=1, keepdims=True)).astype(float)
     options = {"fit_intercept": fit_intercept, "standardize": fit_intercept, "loss": loss, "max_iter": 150}
@@ -57,6 +57,7 @@ def test_each_problem_is_solved_as_solve_does(data, kind, loss, alpha, fit_inter
     if kind == "torch":
         torch = pytest.importorskip("torch")
         arrays = torch.from_numpy(X), torch.from_numpy(y)
+        monkeypatch.setattr(batchinput, "_numpy_is_faster", lambda X: False)  # as on a GPU
     result = solve_batch(*arrays, h=H, alpha=alpha, sample_weight=weight, **options)
     assert isinstance(result.coef, np.ndarray)
     for b in range(COUNT):
@@ -205,13 +206,16 @@ def test_a_device_without_room_says_what_to_do(data, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(batch, "_terms", full)
+    monkeypatch.setattr(batchinput, "_numpy_is_faster", lambda X: False)
     X, y = (torch.from_numpy(part) for part in data)
     with pytest.raises(MemoryError, match=r"5 problems at a time .* give a smaller batch_size, such as 2"):
         solve_batch(X, y, h=3, alpha=0.2, batch_size=8)
 
 
-def test_tensors_of_all_kinds(data):
+@pytest.mark.parametrize("moved", [True, False])
+def test_tensors_of_all_kinds(data, moved, monkeypatch):
     torch = pytest.importorskip("torch")
+    monkeypatch.setattr(batchinput, "_numpy_is_faster", lambda X: moved)
     X, y = data
     expected = solve_batch(X, y, h=3, alpha=0.2, fit_intercept=True)
     tensor = torch.from_numpy(X).requires_grad_()

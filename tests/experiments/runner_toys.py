@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trimreg.experiments.spec import Cell, Experiment
+from trimreg.experiments.spec import Cell, Experiment, Together
 
 
 def numbers(cell):
@@ -64,6 +64,28 @@ def toy(function=numbers, count=12, name="toy"):
         return [Cell.of(name, kind="a", n=n) for n in range(count if size == "full" else count // 2)]
 
     return Experiment(name, "A toy", "Nothing.", cells, function, charts=None, figure=None, judge=None)
+
+
+def twice(cell):
+    return [{"twice": 2 * cell["n"]}]
+
+
+def twice_together(cells, device):
+    if cells[0]["n"] >= 100:
+        raise RuntimeError(f"no luck on {device}")
+    return [[{"twice": 2 * cell["n"], "beside": len(cells), "device": device}] for cell in cells]
+
+
+def no_multiple_of_three(cell):
+    return None if cell["n"] % 3 == 0 else "others"
+
+
+def sociable(numbers):
+    """A toy whose cells may be run together, four at a time, but for multiples of three."""
+    return Experiment(
+        "toy", "A toy", "Nothing.", lambda size: [Cell.of("toy", n=n) for n in numbers], twice,
+        charts=None, figure=None, judge=None, together=Together(no_multiple_of_three, twice_together, size=4),
+    )  # fmt: skip
 
 
 def main():

@@ -38,7 +38,11 @@ def reproduce(
         typer.Option(help="Processes on this machine; -1 is one a core. By default -1, or 1 on a GPU."),
     ] = None,
     device: Annotated[
-        str, typer.Option(help="Where networks train: auto (a GPU if there is one), cpu, cuda, cuda:1, ...")
+        str,
+        typer.Option(
+            help="Where networks train: auto (a GPU if there is one), cpu, cuda, cuda:1, ... "
+            "Figures 2 and 3 run Algorithm 1 in batches on a GPU that is named here."
+        ),
     ] = "auto",
 ) -> None:
     """Run experiments of the paper, say which of its claims hold, and draw its figures.
@@ -52,6 +56,7 @@ def reproduce(
       trimreg reproduce fig2 fig3 --full
       trimreg reproduce fig2 --full --backend dask --scheduler tcp://10.0.0.1:8786
       trimreg reproduce fig5 tab1 tab2 tab3 --full --device cuda
+      trimreg reproduce fig2 fig3 --full --device cuda
       trimreg report
 
     Exit status: 0 if all went well, 1 if cells failed, 2 for bad input, 130 if interrupted.
@@ -72,7 +77,8 @@ def reproduce(
         names = expand_names(names)
         experiments = [get_experiment(name) for name in names]
         jobs = _place(device, jobs, any(map(needs_torch, names)))
-        failed = _run(experiments, "quick" if quick else "full", out, backend, scheduler, jobs)
+        batches = _batch_device(device, backend, experiments, any(map(needs_torch, names)))
+        failed = _run(experiments, "quick" if quick else "full", out, backend, scheduler, jobs, batches)
     if failed:
         say(
             f"{failed} cells failed; the same command runs them again, trimreg report shows the rest",
@@ -86,8 +92,6 @@ def _place(device, jobs, networks):
     import os
 
     if not networks:
-        if device != "auto":
-            raise BadInput("--device is for networks (fig5, tab1, tab2, tab3, nets); name one or drop it")
         return -1 if jobs is None else jobs
     from ..experiments.networks.device import VARIABLE
     from ..experiments.networks.device import device as find_device
@@ -98,6 +102,30 @@ def _place(device, jobs, networks):
     return (1 if on_gpu else -1) if jobs is None else jobs
 
 
+def _batch_device(device, backend, experiments, networks):
+    """Where cells are run in batches: a device that is named and no CPU, whose compiled loops are faster."""
+    if device == "auto":
+        return None
+    can = any(one.together is not None for one in experiments)
+    if not can and not networks:
+        raise BadInput(
+            "--device is for networks (fig5, tab1, tab2, tab3, nets) and for batches of Algorithm 1 (fig2, "
+            "fig3); name one of them or drop it"
+        )
+    try:
+        from ..experiments.networks.device import device as find_device
+    except ImportError:
+        raise BadInput("--device needs PyTorch: pip install 'trimreg[networks]'") from None
+    found = find_device(device, "--device")
+    if not can or found.type == "cpu":
+        return None
+    if backend != "joblib":
+        if networks:
+            return None  # the workers of a cluster train there, and run the rest on their CPUs
+        raise BadInput("--device runs batches in processes of this machine; use --backend joblib or drop it")
+    return str(found)
+
+
 def _check_packages():
     for package, extra in (("pandas", "experiments"), ("pyarrow", "experiments"), ("matplotlib", "plot")):
         try:
@@ -106,7 +134,7 @@ def _check_packages():
             raise BadInput(f"experiments need {package}: pip install 'trimreg[{extra}]'") from None
 
 
-def _run(experiments, size, out, backend, scheduler, jobs):
+def _run(experiments, size, out, backend, scheduler, jobs, device=None):
     """Run, judge, draw and export; returns the number of cells that failed."""
     from ..experiments import runner
     from ..experiments.store import Store
@@ -120,7 +148,14 @@ def _run(experiments, size, out, backend, scheduler, jobs):
     with Store(out / STORE) as store:
         try:
             summary = runner.run(
-                experiments, size, store, backend=backend, n_jobs=jobs, scheduler=scheduler, verbose=1
+                experiments,
+                size,
+                store,
+                backend=backend,
+                n_jobs=jobs,
+                scheduler=scheduler,
+                device=device,
+                verbose=1,
             )
         except KeyboardInterrupt as stop:
             say(_kept(stop, store.path), err=True)

@@ -71,6 +71,11 @@ class GramProblem:
     def scale(self) -> float:
         return float(np.abs(self.c).max(initial=0.0)) or 1.0
 
+    @property
+    def step(self) -> float:
+        """The step 1/L of first-order methods."""
+        return float(1.0 / np.linalg.eigvalsh(self.gram)[-1])
+
     def fit(self, theta, alpha, kind, parameter, tol=_TOL):
         """MM from theta: ``(theta, objective, gradient)``."""
         theta = theta.copy()
@@ -216,7 +221,7 @@ def first_order_path(
     >>> first_order_path(problem, "MCP", [0.4]).round(3)
     array([[3.   , 2.   , 0.167, 0.   ]])
     """
-    eta = 1.0 / np.linalg.eigvalsh(problem.gram)[-1]
+    eta = problem.step
     none, nowhere = np.zeros(problem.c.size), np.empty(0, dtype=np.int64)
     path = []
     for alpha in alphas:
@@ -229,7 +234,7 @@ def first_order_path(
     return np.array(path)
 
 
-def simulate(data, methods, rng, *, h, alphas=LAMBDAS, folds=5, authors=()):
+def simulate(data, methods, rng, *, h, alphas=LAMBDAS, folds=5, authors=(), paths=None):
     """A row a method: whether some alpha and the cross-validated alpha recover the support, and errors.
 
     Parameters
@@ -245,6 +250,8 @@ def simulate(data, methods, rng, *, h, alphas=LAMBDAS, folds=5, authors=()):
     authors : sequence of str
         Methods that are run as the authors do beside, without cross-validation, and without the smallest
         lambdas, at which nothing sparse is found.
+    paths : dict of str to ndarray, optional
+        What the authors' way finds, by method, where that is known.
 
     Returns
     -------
@@ -285,10 +292,23 @@ def simulate(data, methods, rng, *, h, alphas=LAMBDAS, folds=5, authors=()):
             "nonzeros_cv": int(np.count_nonzero(path[chosen])),
         })  # fmt: skip
     for method in authors:
-        path = first_order_path(problem, method, alphas[_SPARSE:], h)
+        path = first_order_path(problem, method, alphas[_SPARSE:], h) if paths is None else paths[method]
         row = _any_row(method + AUTHORS, path, _found(path, data.coef), data.coef)
         rows.append(row | dict.fromkeys(("recovered_cv", "cv_error", "lambda_cv", "nonzeros_cv")))
     return rows
+
+
+def authors_paths(problems, methods, h, device, alphas=LAMBDAS) -> list[dict]:
+    """What :func:`simulate` takes as ``paths``, for each of many problems at once, found on a device."""
+    from .batches import first_order_paths
+
+    found = {
+        method: first_order_paths(
+            problems, method, alphas[_SPARSE:], h, FIRST_ORDER_STEPS, FIRST_ORDER_TOL, device
+        )
+        for method in methods
+    }
+    return [{method: found[method][i] for method in methods} for i in range(len(problems))]
 
 
 def _found(path, truth):

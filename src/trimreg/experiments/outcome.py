@@ -72,6 +72,36 @@ def perform(experiment: str, function, cell) -> Outcome:
     return Outcome(experiment, cell.name, parameters, rows, error, time.perf_counter() - start, __version__)
 
 
+def perform_together(tasks, function) -> list[Outcome]:
+    """The outcomes of several tasks that ``function(cells)`` runs at once; None runs one after another.
+
+    If the function fails all of them have.
+
+    Examples
+    --------
+    >>> from trimreg.experiments.outcome import perform_together
+    >>> from trimreg.experiments.spec import Cell
+    >>> tasks = [("toy", None, Cell.of("toy", n=n)) for n in (1, 2)]
+    >>> [one.rows for one in perform_together(tasks, lambda cells: [[{"twice": 2 * c["n"]}] for c in cells])]
+    ['[{"twice": 2}]', '[{"twice": 4}]']
+    """
+    if function is None:
+        return [perform(*task) for task in tasks]
+    limit_threads()
+    rows, error = [None] * len(tasks), None
+    start = time.perf_counter()
+    try:
+        found = function([cell for _, _, cell in tasks])
+        rows = [encode_rows(one, cell.parameters) for one, (*_, cell) in zip(found, tasks, strict=True)]
+    except (Exception, SystemExit):
+        error = traceback.format_exc()
+    each = (time.perf_counter() - start) / len(tasks)
+    return [
+        Outcome(name, cell.name, encode_parameters(cell), one, error, each, __version__)
+        for (name, _, cell), one in zip(tasks, rows, strict=True)
+    ]
+
+
 def lost(task, reason: str) -> Outcome:
     """The outcome of a task that never came back: a failure for that reason."""
     experiment, _, cell = task

@@ -23,8 +23,8 @@ import numpy as np
 
 from . import gramkernels as kernels
 from .intervals import wilson
-from .methods import AUTHORS, METHODS, GramProblem, simulate
-from .spec import Cell, Chart, Experiment, Verdict
+from .methods import AUTHORS, METHODS, GramProblem, authors_paths, simulate
+from .spec import Cell, Chart, Experiment, Together, Verdict
 
 SIZES = {
     (128, 8): (20, 30, 50, 75, 100, 150, 200, 300),
@@ -81,31 +81,81 @@ def _data(cell, *shared, **options):
     )  # fmt: skip
 
 
-def _replicate(cell):
-    data = _data(cell, support="first" if cell["panel"] == "first" else "random")
-    folds = np.random.default_rng([cell.seed(), 1])
+def together(cell: Cell) -> str | None:
+    """Which cells run Algorithm 1 as the authors do, and may do so together on a device: one problem each of
+    the random starts, and three dozen of a replicate."""
+    if cell["panel"] == "starts":
+        return f"starts of {cell['n']}, {cell['p']}, {cell['k']}, {cell['steps']}"
+    return f"{cell['p']}, {cell['k']}" if _authors(cell) else None
+
+
+def run_together(cells: list[Cell], device: str) -> list[list[dict]]:
+    """The rows of several cells of one :func:`together`, their first-order methods in one batch."""
+    from .networks.device import device as find_device
+
+    place = find_device(device, "device")
+    if cells[0]["panel"] == "starts":
+        return _starts(cells, place)
+    draws = [_draw(cell) for cell in cells]
+    problems = [GramProblem.of(data.X, data.y) for data in draws]
+    paths = authors_paths(problems, AS_AUTHORS, cells[0]["k"], place)
+    return [_replicate(*one) for one in zip(cells, draws, paths, strict=True)]
+
+
+def _authors(cell):
     here = cell["panel"] == "recovery" and cell["p"] == 128 and cell["n"] in AUTHORS_N
-    authors = AS_AUTHORS if here and cell["replicate"] < AUTHORS_REPLICATES else ()
-    return simulate(data, METHODS, folds, h=cell["k"], authors=authors)
+    return AS_AUTHORS if here and cell["replicate"] < AUTHORS_REPLICATES else ()
+
+
+def _draw(cell):
+    return _data(cell, support="first" if cell["panel"] == "first" else "random")
+
+
+def _replicate(cell, data=None, paths=None):
+    data = _draw(cell) if data is None else data
+    folds = np.random.default_rng([cell.seed(), 1])
+    return simulate(data, METHODS, folds, h=cell["k"], authors=_authors(cell), paths=paths)
+
+
+def _starting(cell):
+    """The problem of random starts, a start, alpha, and the steps after which distances are kept."""
+    data = _data(cell, "replicate", "steps", coefficient_scale=4.0)
+    theta0 = 5.0 * cell.rng("steps").standard_normal(cell["p"])
+    marks = np.unique(np.concatenate([[0], np.geomspace(1, cell["steps"], 40).round()])).astype(np.int64)
+    return data, GramProblem.of(data.X, data.y), theta0, 16.0 / cell["n"], marks
 
 
 def _start(cell):
-    n, p, k, steps = cell["n"], cell["p"], cell["k"], cell["steps"]
-    data = _data(cell, "replicate", "steps", coefficient_scale=4.0)
-    problem = GramProblem.of(data.X, data.y)
-    theta0 = 5.0 * cell.rng("steps").standard_normal(p)
-    alpha = 16.0 / n
-    marks = np.unique(np.concatenate([[0], np.geomspace(1, steps, 40).round()])).astype(np.int64)
+    data, problem, theta0, alpha, marks = given = _starting(cell)
     distances = np.empty(marks.size)
-    eta = 1.0 / np.linalg.eigvalsh(problem.gram)[-1]
     theta = theta0.copy()
     taken = kernels.first_order(
-        problem.gram, problem.c, theta, alpha, kernels.TRIMMED, float(k), eta, 1e-7 * problem.scale, steps,
-        data.coef, marks, distances,
+        problem.gram, problem.c, theta, alpha, kernels.TRIMMED, float(cell["k"]), problem.step,
+        1e-7 * problem.scale, cell["steps"], data.coef, marks, distances,
     )  # fmt: skip
-    settled, *_ = problem.fit(theta0, alpha, kernels.TRIMMED, k)
+    return _start_rows(cell, given, theta, taken, distances)
+
+
+def _starts(cells, place):
+    """Rows of many starts, which share their data."""
+    from .batches import first_order_many
+
+    given = [_starting(cell) for cell in cells]
+    data, problem, _, alpha, marks = given[0]
+    starts = np.array([theta0 for _, _, theta0, *_ in given])
+    theta, taken, seen = first_order_many(
+        problem.gram, np.tile(problem.c, (len(cells), 1)), starts, alpha, kernels.TRIMMED, cells[0]["k"],
+        problem.step, 1e-7 * problem.scale, cells[0]["steps"], place, marks,
+    )  # fmt: skip
+    distances = np.linalg.norm(np.array(seen) - data.coef, axis=2).T
+    return [_start_rows(*one) for one in zip(cells, given, theta, taken, distances, strict=True)]
+
+
+def _start_rows(cell, given, theta, taken, distances):
+    data, problem, theta0, alpha, marks = given
+    settled, *_ = problem.fit(theta0, alpha, kernels.TRIMMED, cell["k"])
     support = np.flatnonzero(data.coef)
-    oracle = np.zeros(p)
+    oracle = np.zeros(cell["p"])
     oracle[support] = np.linalg.lstsq(data.X[:, support], data.y, rcond=None)[0]
     common = {"oracle_error": float(np.linalg.norm(oracle - data.coef))}
     return [
@@ -289,8 +339,10 @@ _CLAIM = (
 FIG2 = Experiment(
     "fig2", "Support recovery, incoherent design", _CLAIM.format(case=", in an incoherent design"),
     partial(cells, "fig2"), run, partial(charts, "fig2"), partial(figure, "fig2"), partial(judge, "fig2"),
+    Together(together, run_together),
 )  # fmt: skip
 FIG3 = Experiment(
     "fig3", "Support recovery, design M_1", _CLAIM.format(case=", also without incoherence"),
     partial(cells, "fig3"), run, partial(charts, "fig3"), partial(figure, "fig3"), partial(judge, "fig3"),
+    Together(together, run_together),
 )  # fmt: skip

@@ -13,15 +13,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from ..selection.progress import progress
 from .cluster import outcomes_of_cluster
 from .demo import BadInput
-from .outcome import Outcome, encode_parameters, lost, perform
+from .outcome import Outcome, encode_parameters, lost, perform_together
 from .registry import expand_names, get_experiment
-from .spec import SIZES, Cell, Experiment
+from .spec import SIZES, Cell, Experiment, Together
 from .store import Store
 
 BACKENDS = ("joblib", "dask")
@@ -63,6 +64,7 @@ def run(
     backend: str = "joblib",
     n_jobs: int | None = -1,
     scheduler: str | None = None,
+    device: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     retry_failed: bool = True,
     verbose: int = 0,
@@ -81,6 +83,9 @@ def run(
     scheduler : str, optional
         Address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``. By default Dask's workers are processes
         of this machine. Workers with one thread each are best: ``dask worker ADDRESS --nthreads 1``.
+    device : str, optional
+        A device of PyTorch, such as "cuda": experiments that can do so run their cells there in batches. Only
+        with the backend joblib.
     on_progress : function of two counts, optional
         Called with the cells ended so far in this run and the cells that it has, at the start and after
         each.
@@ -118,10 +123,14 @@ def run(
     >>> first.done, first.skipped, second.done, second.skipped
     (3, 0, 0, 3)
     """
-    _check(size, backend, scheduler)
+    _check(size, backend, scheduler, device)
     start = time.perf_counter()
-    tasks, skipped = [], 0
+    tasks, skipped, together = [], 0, {}
     for experiment in _resolve(experiments):
+        if device is not None and experiment.together is not None:
+            together[experiment.name] = replace(
+                experiment.together, run=partial(experiment.together.run, device=device)
+            )
         pending, ready = plan(experiment, size, store, retry_failed)
         tasks += pending
         skipped += ready
@@ -131,7 +140,7 @@ def run(
     try:
         with (
             progress(len(tasks), "cells", verbose, every_seconds=_SECONDS_BETWEEN_LINES) as advance,
-            closing(_outcomes(tasks, backend, n_jobs, scheduler)) as outcomes,
+            closing(_outcomes(tasks, backend, n_jobs, scheduler, together)) as outcomes,
         ):
             for outcome in outcomes:
                 store.record(outcome)
@@ -166,13 +175,15 @@ def plan(experiment: Experiment, size: str, store: Store, retry_failed=True) -> 
     return tasks, len(cells) - len(pending)
 
 
-def _check(size, backend, scheduler):
+def _check(size, backend, scheduler, device):
     if size not in SIZES:
         raise BadInput(f"size must be one of {SIZES}; got {size!r}")
     if backend not in BACKENDS:
         raise BadInput(f"backend must be one of {BACKENDS}; got {backend!r}")
     if scheduler is not None and backend != "dask":
         raise BadInput("a scheduler is Dask's; ask for the backend dask, or leave the scheduler out")
+    if device is not None and backend != "joblib":
+        raise BadInput("a device is used by processes of this machine; ask for the backend joblib")
 
 
 def _resolve(experiments):
@@ -186,17 +197,44 @@ def _resolve(experiments):
     return list(found.values())
 
 
-def _outcomes(tasks, backend, n_jobs, scheduler) -> Iterator[Outcome]:
+def in_groups(tasks: list[Task], together: dict[str, Together]) -> Iterator[tuple]:
+    """``(tasks, function)`` to be run as one: those that can be by a function of their cells, else alone.
+
+    Examples
+    --------
+    >>> from trimreg.experiments.runner import Task, in_groups
+    >>> from trimreg.experiments.spec import Cell, Together
+    >>> tasks = [Task("toy", None, Cell.of("toy", n=n)) for n in range(5)]
+    >>> pairs = Together(key=lambda cell: "even" if cell["n"] % 2 == 0 else None, run=len, size=2)
+    >>> [[task.cell["n"] for task in group] for group, _ in in_groups(tasks, {"toy": pairs})]
+    [[1], [0, 2], [3], [4]]
+    """
+    waiting: dict[tuple, list[Task]] = {}
+    for task in tasks:
+        rule = together.get(task.experiment)
+        key = None if rule is None else rule.key(task.cell)
+        if key is None:
+            yield [task], None
+            continue
+        group = waiting.setdefault((task.experiment, key), [])
+        group.append(task)
+        if len(group) == rule.size:
+            yield waiting.pop((task.experiment, key)), rule.run
+    for (name, _), group in waiting.items():
+        yield group, together[name].run
+
+
+def _outcomes(tasks, backend, n_jobs, scheduler, together) -> Iterator[Outcome]:
     """What becomes of the tasks, as they end, in any order."""
     if not tasks:
         return
     if backend == "dask":
         yield from outcomes_of_cluster(tasks, n_jobs, scheduler)
     else:
-        yield from _by_joblib(tasks, n_jobs)
+        yield from _by_joblib(tasks, n_jobs, together)
 
 
-def _by_joblib(tasks, n_jobs):
+def _by_joblib(tasks, n_jobs, together):
     """By processes of this machine. A process that dies takes its pool with it, so there is a new pool for
     the cells that are left, in another order: which of them ended the process is not known. When several
     pools got nothing done, each cell that is left has a pool to itself, and those that end it have failed.
@@ -207,7 +245,7 @@ def _by_joblib(tasks, n_jobs):
 
     n_jobs = effective_n_jobs(n_jobs)
     if n_jobs == 1:
-        yield from _in_turn(tasks)
+        yield from _in_turn(in_groups(tasks, together))
         return
     left = {(task.experiment, task.cell.name): task for task in tasks}
     order = random.Random(0)
@@ -215,7 +253,7 @@ def _by_joblib(tasks, n_jobs):
     while left and pools_in_vain < _POOLS_IN_VAIN:
         before = len(left)
         try:
-            for outcome in _by_one_pool(list(left.values()), n_jobs):
+            for outcome in _by_one_pool(in_groups(list(left.values()), together), n_jobs):
                 del left[outcome.experiment, outcome.cell]
                 yield outcome
         except BrokenProcessPool:
@@ -223,27 +261,28 @@ def _by_joblib(tasks, n_jobs):
             left = dict(order.sample(list(left.items()), len(left)))
     for task in left.values():
         try:
-            yield from _by_one_pool([task], n_jobs)
+            yield from _by_one_pool([([task], None)], n_jobs)
         except BrokenProcessPool as error:
             yield lost(task, f"the process that ran the cell died, perhaps for want of memory: {error}")
 
 
-def _in_turn(tasks):
+def _in_turn(groups):
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1):  # restores the number of threads at the end
-        for task in tasks:
-            yield perform(*task)
+        for group in groups:
+            yield from perform_together(*group)
 
 
-def _by_one_pool(tasks, n_jobs):
+def _by_one_pool(groups, n_jobs):
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config("loky", inner_max_num_threads=1, initializer=_die_with, initargs=(os.getpid(),)):
         pool = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="3*n_jobs")
-        outcomes = pool(delayed(perform)(*task) for task in tasks)
+        outcomes = pool(delayed(perform_together)(*group) for group in groups)
     with closing(outcomes):
-        yield from outcomes
+        for together in outcomes:
+            yield from together
 
 
 def _die_with(parent):

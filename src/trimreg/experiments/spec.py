@@ -104,6 +104,25 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Together:
+    """How cells of an experiment are run together on a device, which is faster with many problems at once.
+
+    Attributes
+    ----------
+    key : function of a cell to a string, or None
+        Cells of one key may be run together; None for a cell that has nothing to gain from a device.
+    run : function of a list of cells, and of the name of a device, to a list with the rows of each
+        A module-level function. Its rows are those of the experiment's ``run``, but for rounding.
+    size : int
+        Cells at a time.
+    """
+
+    key: Callable[[Cell], str | None]
+    run: Callable[[list[Cell], str], list[list[dict]]]
+    size: int = 25
+
+
+@dataclass(frozen=True)
 class Experiment:
     """An experiment of the paper, or beyond it.
 
@@ -121,6 +140,8 @@ class Experiment:
     figure : function of such a frame to a matplotlib figure
         The picture as the paper draws it.
     judge : function of such a frame to a verdict
+    together : Together, optional
+        How cells are run where a device is asked for.
     """
 
     name: str
@@ -131,3 +152,4 @@ class Experiment:
     charts: Callable[[Any], list[Chart]]
     figure: Callable[[Any], Any]
     judge: Callable[[Any], Verdict]
+    together: Together | None = None
