@@ -40,13 +40,14 @@ class Foreign(Protocol):
 
 
 _ABILITIES = ("design", "product", "describe")
+_DLPACK_CPU = 1  # kDLCPU of the DLPack standard
 
 
 def adopt(X) -> Foreign | None:
     """``X`` as a :class:`Foreign` matrix; None for everything that is an array in memory, or can become one.
 
-    Dask arrays and DataFrames, torch tensors, CuPy and JAX arrays, whatever else speaks DLPack alone, and the
-    library's own :class:`~trimreg.designs.rows.FarRows`.
+    Dask arrays and DataFrames, torch tensors, CuPy and JAX arrays and whatever else speaks DLPack alone, if
+    they are not in the memory of the CPU, and the library's own :class:`~trimreg.designs.rows.FarRows`.
 
     Examples
     --------
@@ -66,7 +67,7 @@ def adopt(X) -> Foreign | None:
         from .daskrows import DaskRows
 
         return DaskRows(X)
-    if kind in ("torch", "dlpack"):
+    if kind == "torch" or (kind == "dlpack" and not _on_cpu(X)):
         from .torchdense import TorchMatrix
 
         return TorchMatrix(X)
@@ -80,7 +81,8 @@ def is_foreign(X) -> bool:
 
 def is_far(X) -> bool:
     """Whether :func:`adopt` would take ``X``, without doing so."""
-    return is_foreign(X) or _kind(X) is not None
+    kind = _kind(X)
+    return is_foreign(X) or (kind is not None and not (kind == "dlpack" and _on_cpu(X)))
 
 
 def tied(X) -> bool:
@@ -127,6 +129,12 @@ def feature_names(X):
     if is_foreign(X):
         return getattr(X, "feature_names", None)
     return list(X.columns) if _kind(X) == "dask" and hasattr(X, "columns") else None
+
+
+def _on_cpu(X) -> bool:
+    """Whether an array of another library lies where NumPy can read it, so that a view will do."""
+    device = getattr(X, "__dlpack_device__", None)
+    return device is not None and int(device()[0]) == _DLPACK_CPU
 
 
 def _kind(value) -> str | None:

@@ -79,6 +79,7 @@ def check_matrix(X):
     foreign = adopt(X)
     if foreign is not None:
         return check_shape(foreign)
+    X = to_host(X)  # a view, of what another library has in memory
     check_real("X", X)
     try:
         X = check_array(

@@ -20,7 +20,7 @@ def checked_data(holder, estimator, X, y):
     y = to_host(y)
     if not is_far(X):
         X, y = validate_data(
-            holder, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True
+            holder, to_host(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True
         )
     else:
         if not isinstance(estimator, LinearEstimator):
