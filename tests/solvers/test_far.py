@@ -1,12 +1,17 @@
 """Fits on rows that are gone through by blocks agree with fits in memory, and take few passes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import trimreg
 from trimreg import L1, MCP, SCAD, SLOPE, TrimmedL1, solve
+from trimreg.designs import as_design
 from trimreg.designs.rows import ArrayRows
-from trimreg.losses import Cox, Huber
+from trimreg.losses import Cox, Huber, get_loss
+from trimreg.solvers import Problem, compressed, mm, subset
+from trimreg.solvers.workingset import WorkingSetSolver
 
 N, P, H = 240, 40, 4
 
@@ -307,6 +312,99 @@ def test_float32_rows():
         )  # fmt: skip
         assert far.coef.dtype == np.float32
         np.testing.assert_allclose(far.coef, near.coef, rtol=0, atol=1e-6)
+
+
+# -- the parts --------------------------------------------------------------------------------------------
+
+
+def problem_of(X, y, loss, rows=None, center=True):
+    d = np.full(len(X), 1.0 / len(X))
+    loss = get_loss(loss).bound(y, d)
+    design = as_design(X if rows is None else rows, d, center=center)
+    return Problem(design, loss, y, d, TrimmedL1(h=3).bind(X.shape[1]), 0.05)
+
+
+@pytest.mark.parametrize("room", [0, 5, 30])
+@pytest.mark.parametrize("name", ["huber", "huber-scale", "cox", "cox-breslow", "logistic"])
+def test_hessians(name, room, monkeypatch):
+    """Exact by blocks too; with no room for its columns, that of Cox is replaced by a matrix above it."""
+    monkeypatch.setattr("trimreg.losses.cox._ELEMENTS", 2 * N)  # two columns at a time
+    X, rng = design_of(seed=20, shift=2.0)
+    y = target_of(name.split("-")[0], X, rng)
+    near = problem_of(X, y, LOSSES[name])
+    far = problem_of(X, y, LOSSES[name], ArrayRows(X, 50, memory=room * 8 * N))
+    theta, W = np.zeros(P), np.array([3, 1, 30, 11, 12])
+    theta[W] = 0.3, -0.2, 0.1, 0.2, -0.1
+    eta = near.predictor(theta)
+    one, other = near.hessian(eta, W), far.hessian(eta, W)
+    if name.startswith("cox") and room == 0:
+        assert np.linalg.eigvalsh(other - one).min() >= -1e-12
+        assert np.abs(other - one).max() <= np.abs(one).max()
+    else:
+        np.testing.assert_allclose(other, one, rtol=0, atol=1e-12 * np.abs(one).max())
+    held = far.design.restricted(W).restricted(np.array([2, 0]))
+    np.testing.assert_allclose(held.columns(np.arange(2)), near.design.columns(W[[2, 0]]), atol=1e-12)
+
+
+@pytest.mark.parametrize("room", [0, 40])
+def test_what_columns_leave_of_others_is_found_to_rounding(room):
+    """A is ill-conditioned: shares from its Gram matrix alone leave 1e-13 of a dependent column."""
+    rng = np.random.default_rng(21)
+    X = rng.standard_normal((N, 6))
+    X[:, 2] = X[:, 0] + X[:, 1] + 3e-3 * X[:, 2]
+    X[:, 4] = 100 * (X[:, 2] - X[:, 0] - X[:, 1]) + X[:, 3]
+    X[:, 5] = X[:, 0] + 1e-9 * X[:, 5]
+    d = np.full(N, 1.0 / N)
+    X /= np.sqrt(np.mean(X**2, axis=0))
+    A, others = np.array([0, 1, 2, 3]), np.array([4, 5])
+    far = as_design(ArrayRows(X, 50, memory=room * 8 * N), d)
+    dependent, nearly = subset._unexplained_far(far, d, A, others)
+    exact = subset._unexplained(as_design(X, d), d, A, others)
+    assert dependent <= 2e-14
+    assert nearly == pytest.approx(exact[1], rel=1e-4)
+    assert 1e-10 < nearly < 1e-8
+
+
+def test_a_point_is_known_only_if_it_was_solved_for_last():
+    X, rng = design_of(seed=22)
+    rows = ArrayRows(X, 50)
+    problem = problem_of(X, target_of("logistic", X, rng), "logistic", rows)
+    inner = WorkingSetSolver(problem.normalized()[0], 1e-6)
+    solution = inner.solve(inner.null, np.full(P, 0.05))
+    before = rows.passes
+    eta, gradient, loss = inner.point(solution.theta)
+    assert rows.passes == before
+    np.testing.assert_allclose(eta, inner.problem.predictor(solution.theta), atol=1e-12)
+    np.testing.assert_allclose(gradient, inner.problem.gradient(eta), atol=1e-12)
+    assert loss == pytest.approx(inner.problem.loss_value(eta), rel=1e-12)
+    other = 0.5 * solution.theta
+    eta, gradient, _ = inner.point(other)
+    np.testing.assert_allclose(eta, inner.problem.predictor(other), atol=1e-12)
+    np.testing.assert_allclose(gradient, inner.problem.gradient(eta), atol=1e-12)
+
+
+def test_the_data_correct_a_wrong_solution_of_few_rows():
+    """From a point that is off, with Gram matrices of the few rows: passes are for gradients alone."""
+    X, rng = design_of(seed=23)
+    rows = ArrayRows(X, 50)
+    problem = problem_of(X, target_of("quadratic", X, rng), "quadratic", rows)
+    few = compressed.compress(problem)
+    *_, step = mm.iterate(few, None, tol=1e-9)
+    wrong = replace(step, theta=step.theta * 1.01, swap_optimal=True)
+    before = rows.passes
+    asked = []
+    rows.sweep = lambda kernel, *args, **named: (
+        asked.append(kernel.__name__) or ArrayRows.sweep(rows, kernel, *args, **named)
+    )
+    *_, end = mm.confirm(problem, few, wrong, tol=1e-9)
+    np.testing.assert_allclose(end.theta, step.theta, atol=1e-8)
+    assert end.converged
+    assert end.swap_optimal  # the free set has stayed
+    assert set(asked) == {"transposed_product", "block_columns"}
+    assert rows.passes - before <= 6
+    moved = replace(wrong, weights=np.roll(step.weights, 1))
+    *_, end = mm.confirm(problem, few, moved, tol=1e-9)
+    assert end.swap_optimal is None
 
 
 # -- passes --------------------------------------------------------------------------------------------
