@@ -319,6 +319,19 @@ def test_only_the_columns_asked_for_are_decoded(X, tmp_path, monkeypatch):
     assert asked == [["x4", "x1"], ["x6"]]
 
 
+def arrow_bytes(block):
+    """A kernel: what pyarrow holds while the block is worked on."""
+    return pa.total_allocated_bytes()
+
+
+def test_a_large_row_group_is_not_held_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "BLOCK_BYTES", 1 << 18)
+    X = np.random.default_rng(0).standard_normal((100_000, 10))
+    rows = OnDisk(parquet(X, tmp_path, row_group_size=len(X), use_dictionary=False))
+    before = pa.total_allocated_bytes()
+    assert max(rows.sweep(arrow_bytes)) - before < rows._store.live_bytes < X.nbytes
+
+
 def test_damaged_columns_do_not_matter_to_others(X, tmp_path):
     path = zarr_store(X, tmp_path)
     for row in range(10):
@@ -400,6 +413,26 @@ def test_files_and_threads_are_closed(kind, end, X, tmp_path):
     gc.collect()
     assert open_files(tmp_path) == 0
     assert threading.active_count() == before
+
+
+def test_a_sweep_that_is_closed_waits_for_the_read_under_way(X, tmp_path, monkeypatch):
+    rows = OnDisk(saved(X, tmp_path))
+    go_on, reads = threading.Event(), []
+    original = type(rows._store)._fill
+
+    def slow(self, *arguments):
+        reads.append(None)
+        if len(reads) == 2:
+            threading.Timer(0.05, go_on.set).start()
+            assert go_on.wait(10)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(type(rows._store), "_fill", slow)
+    sweep = rows.sweep(pulled)
+    next(sweep)
+    sweep.close()
+    assert go_on.is_set()
+    assert len(reads) == 2
 
 
 def fails_at_once(block, columns):
