@@ -10,7 +10,7 @@ from trimreg import L1, MCP, SCAD, SLOPE, TrimmedL1, solve
 from trimreg.designs import as_design
 from trimreg.designs.rows import ArrayRows
 from trimreg.losses import Cox, Huber, get_loss
-from trimreg.solvers import Problem, compressed, mm, subset
+from trimreg.solvers import Problem, compressed, get_solver, mm, subset
 from trimreg.solvers.workingset import WorkingSetSolver
 
 N, P, H = 240, 40, 4
@@ -405,6 +405,27 @@ def test_the_data_correct_a_wrong_solution_of_few_rows():
     moved = replace(wrong, weights=np.roll(step.weights, 1))
     *_, end = mm.confirm(problem, few, moved, tol=1e-9)
     assert end.swap_optimal is None
+
+
+class FiveOperations:
+    """A design of the least that a user may write: nothing is said about where it lies."""
+
+    def __init__(self, inner):
+        self.inner, self.shape, self.dtype = inner, inner.shape, inner.dtype
+        for name in ("matvec", "rmatvec", "columns", "gram", "column_norms"):
+            setattr(self, name, getattr(inner, name))
+
+    def rescaled(self, factor):
+        return FiveOperations(self.inner.rescaled(factor))
+
+
+def test_a_design_that_does_not_say_where_it_lies_is_near():
+    X, rng = design_of(seed=24)
+    y = target_of("quadratic", X, rng)
+    near = problem_of(X, y, "quadratic")
+    *_, one = get_solver("mm").iterate(near, None)
+    *_, other = get_solver("mm").iterate(replace(near, design=FiveOperations(near.design)), None)
+    np.testing.assert_array_equal(one.theta, other.theta)
 
 
 # -- passes --------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ class WithConstant:
         n, p = design.shape
         self.shape = (n, p + 1)
         self.dtype = design.dtype
-        self.near, self.streamed = design.near, design.streamed
-        self.room = design.room + 1
+        self.near, self.streamed = getattr(design, "near", True), getattr(design, "streamed", False)
+        self.room = getattr(design, "room", np.inf) + 1
 
     def rescaled(self, factor):
         return WithConstant(self.inner.rescaled(factor[:-1]), self.scale * factor[-1])

@@ -18,8 +18,8 @@ class MultiOutput:
         n, p = design.shape
         self.shape = (n, p * n_outputs)
         self.dtype = design.dtype
-        self.near, self.streamed = design.near, design.streamed
-        self.room = design.room * n_outputs
+        self.near, self.streamed = getattr(design, "near", True), getattr(design, "streamed", False)
+        self.room = getattr(design, "room", np.inf) * n_outputs
 
     def rescaled(self, factor):
         """``factor`` is the same for the coefficients of a feature."""

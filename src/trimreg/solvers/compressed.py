@@ -23,11 +23,10 @@ def pays(problem) -> bool:
 
     The number of free coefficients is below that of samples then, as it is for the few rows.
     """
-    design = getattr(problem, "design", None)
-    if design is None or design.near or not problem.loss.least_squares:
+    if getattr(problem, "near", True) or not problem.loss.least_squares:
         return False
     outputs = problem.loss.n_outputs
-    p = design.shape[1] // outputs
+    p = problem.n_features // outputs
     return p <= LARGEST and p + outputs < np.count_nonzero(problem.d)
 
 

@@ -48,7 +48,7 @@ class GramPool:
     def _products(self, new):
         """Of the new columns with those that are here already, and with one another."""
         old = self.members.size
-        if old and not self.design.near:  # a pass over X saved is worth more than symmetry
+        if old and not getattr(self.design, "near", True):  # a pass over X saved is worth more than symmetry
             both = self.design.gram(np.concatenate([self.members, new]), self.d, new)
             return both[:old], both[old:]
         fresh = self.design.gram(new, self.d, new)

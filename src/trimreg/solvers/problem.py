@@ -47,6 +47,11 @@ class Problem:
         return self.design.shape[1]
 
     @property
+    def near(self) -> bool:
+        """Whether X is in memory; where it is not, every product is a pass over data far away."""
+        return getattr(self.design, "near", True)
+
+    @property
     def precision(self) -> float:
         """The rounding of a product with the design: float64, however its numbers are stored."""
         return float(np.finfo(float).eps)

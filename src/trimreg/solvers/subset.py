@@ -398,7 +398,7 @@ class SubsetSearch:
             return True
         design, d = self._data()
         rounding = 100 * np.finfo(design.dtype).eps
-        unexplained = _unexplained if design.near else _unexplained_far
+        unexplained = _unexplained if getattr(design, "near", True) else _unexplained_far
         for start in range(0, left_out.size, 64):
             if np.max(unexplained(design, d, self.A, left_out[start : start + 64])) > rounding:
                 return False

@@ -205,14 +205,14 @@ class WorkingSetSolver:
             if worst <= goal:
                 return self._end(theta, eta, gradient, True)
             parts = self._working_set(theta, free, violation, goal)
-            if not problem.design.near:
+            if not problem.near:
                 problem.design.expect(self._likely(gradient, excluded))
             apart = self._worth_apart(parts)
             improve = self._improve_apart if apart else self._improve
             # A quadratic is met again on larger sets; a Newton model is solved for what it is worth.
             share = 3e-3 if self.pool is None else 0.03
             aim = max(0.3 * goal, share * worst)
-            if apart and not problem.design.near:  # on columns that are held a step costs less than a pass
+            if apart and not problem.near:  # on columns that are held a step costs less than a pass
                 aim = share * goal
             moved = improve(theta, eta, gradient, threshold, parts, aim)
             if moved is not None and self.pool is None:
@@ -227,7 +227,7 @@ class WorkingSetSolver:
 
     def _end(self, theta, eta, gradient, converged):
         loss = self.problem.loss_value(eta)
-        if not self.problem.design.near:
+        if not self.problem.near:
             self._last = (theta, eta, gradient, loss)
         return Solution(theta, gradient, loss, converged)
 
@@ -252,6 +252,8 @@ class WorkingSetSolver:
 
     def room(self) -> float:
         """How many parts can be held near: what is computed on more of them costs passes over X."""
+        if self.problem.near:
+            return np.inf
         return self.problem.design.room * self.norm.count / self.problem.n_features
 
     def _likely(self, gradient, excluded):
