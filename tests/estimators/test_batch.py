@@ -66,6 +66,18 @@ def test_each_problem_is_solved_as_solve_does(data, kind, loss, alpha, fit_inter
         assert (np.count_nonzero(result.coef, axis=1) <= H).all()
 
 
+def test_exact_means_at_most_h_nonzeros(data):
+    """Of two columns that are the same Algorithm 1 frees half of each; MM decides."""
+    X, y = np.repeat(data[0][:2, :, :1], 2, axis=2), data[0][:2, :, 0]
+    result = solve_batch(X, y, h=1, alpha="exact")
+    np.testing.assert_array_equal(np.count_nonzero(result.coef, axis=1), 1)
+    np.testing.assert_allclose(result.coef.sum(axis=1), 1.0)
+    soft = solve_batch(X, y, h=1, alpha=result.alpha)
+    np.testing.assert_array_equal(np.count_nonzero(soft.coef, axis=1), 2)
+    for b in range(2):
+        assert_same(result, b, alone(X[b], y[b], 1, "exact"))
+
+
 @pytest.mark.parametrize("form", ["samples", "gram", "auto"])
 @pytest.mark.parametrize("size", [None, 1, 3])
 def test_neither_form_nor_size_of_a_batch_matters(data, form, size):

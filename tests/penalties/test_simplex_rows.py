@@ -63,6 +63,19 @@ def test_the_weights_sum_to_their_totals(case):
     np.testing.assert_allclose(w.sum(axis=1), total[:, 0], rtol=0, atol=1e-13 * max(1.0, np.abs(y).max()))
 
 
+@exact
+@given(rows())
+def test_networks_project_in_the_same_way(case):
+    torch = pytest.importorskip("torch")
+    from trimreg.nn.rules import project
+
+    y, total = (torch.from_numpy(part) for part in case)
+    close = 4e-15 * max(1.0, float(y.abs().max()))
+    np.testing.assert_allclose(
+        project_rows(y, total, torch).numpy(), project(y, total).numpy(), rtol=0, atol=close
+    )
+
+
 def test_all_and_none_are_exact():
     y = np.random.default_rng(0).standard_normal((2, 9))
     np.testing.assert_array_equal(project_rows(y, np.array([[0.0], [9.0]])), [[0.0] * 9, [1.0] * 9])

@@ -158,6 +158,35 @@ def test_a_design_of_zeros_has_a_step(data):
     np.testing.assert_array_equal(zeros.gram().lipschitz(), 1.0)
 
 
+def moved(terms, seed):
+    """A state of the batch and the next, nothing of which is any near to an end."""
+    rng = np.random.default_rng(seed)
+    before, after = rng.standard_normal((2, 3, COUNT, P))
+    return batched.State(*before, None, None), *after
+
+
+def test_the_bound_is_that_of_algorithm_1(data):
+    """u and v of the proof, also where the steps in w are not 1."""
+    terms = terms_of(SampleBatch(*data), 0.7, 0.3)
+    before, theta, w, gradient = moved(terms, 0)
+    found = batched.proof_bound(before, theta, w, gradient, terms)[:, 0]
+    for b in range(COUNT):
+        u = gradient[b] - before.gradient[b] - (theta[b] - before.theta[b]) / terms.eta[b]
+        v = 0.7 * (np.abs(theta[b]) - np.abs(before.theta[b]) - (w[b] - before.w[b]) / 0.3)
+        assert found[b] == pytest.approx(np.sqrt(u @ u + v @ v), rel=1e-13)
+
+
+def test_the_largest_change_is_of_coefficients_or_of_weights(data):
+    terms = terms_of(SampleBatch(*data), 0.7)
+    before, theta, w, gradient = moved(terms, 1)
+    by_theta = largest_change(before, theta, before.w, gradient, terms)
+    by_w = largest_change(before, before.theta, w, gradient, terms)
+    np.testing.assert_allclose(by_theta, np.abs(theta - before.theta).max(axis=1, keepdims=True) / terms.eta)
+    np.testing.assert_allclose(by_w, 0.7 * np.abs(w - before.w).max(axis=1, keepdims=True))
+    both = largest_change(before, theta, w, gradient, terms)
+    np.testing.assert_array_equal(both, np.maximum(by_theta, by_w))
+
+
 def test_the_other_rule_ends_when_nothing_moves(data):
     batch = SampleBatch(*data)
     terms = terms_of(batch)
@@ -209,3 +238,27 @@ def test_tensors_are_solved_as_arrays_are(data, monkeypatch):
         np.testing.assert_allclose(end.theta.numpy(), expected.theta, atol=1e-11)
         np.testing.assert_array_equal(end.n_iter.numpy(), expected.n_iter)
         np.testing.assert_array_equal(end.converged.numpy(), True)
+
+
+@pytest.mark.parametrize("loss", batches.LOSSES)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_step_never_waits_for_a_device(loss, shared):
+    """Tensors of the device "meta" have no values: to look at one, or to mix devices, is an error."""
+    torch = pytest.importorskip("torch")
+
+    def empty(*shape):
+        return torch.empty(shape, dtype=torch.float64, device="meta")
+
+    X = empty(N, P) if shared else empty(COUNT, N, P)
+    constant = loss == "logistic"
+    batch = SampleBatch(X, empty(COUNT, N), empty(COUNT, N), empty(COUNT, P), empty(COUNT, P), constant, loss)
+    terms = Terms(empty(COUNT, 1), empty(COUNT, 1), 1.0 / batch.lipschitz()[:, None], *empty(2, COUNT, 1))
+    theta = empty(COUNT, P + constant)
+    for form in [batch] if constant else [batch, batch.gram()]:
+        state = batched.State(
+            theta, empty(COUNT, P), form.gradient(theta), empty(COUNT, 1) > 0, empty(COUNT, 1)
+        )
+        for distance in (batched.proof_bound, largest_change):
+            state = batched.one_step(state, form, terms, project=project_rows, distance=distance)
+        assert {array.device.type for array in state.arrays()} == {"meta"}
+        assert state.theta.shape == theta.shape
