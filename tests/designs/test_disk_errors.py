@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 
@@ -255,6 +256,15 @@ def test_columns_of_a_table_are_chosen_by_name_or_number(X, tmp_path):
     assert OnDisk(path, columns=["f"]).dtype == np.float32
     rows.memory = 0
     assert rows.narrowed([1]).feature_names == ["a"]
+
+
+def test_the_index_of_a_frame_is_no_column_unless_it_is_named(X, tmp_path):
+    frame = pd.DataFrame(X[:, :2], columns=["a", "b"], index=np.arange(60) * 2 + 7)
+    frame.to_parquet(tmp_path / "T.parquet")
+    assert OnDisk(tmp_path / "T.parquet").feature_names == ["a", "b"]
+    assert OnDisk(tmp_path / "T.parquet", columns=["__index_level_0__"]).narrowed([0])[1, 0] == 9.0
+    frame.reset_index(drop=True).to_parquet(tmp_path / "U.parquet")
+    assert OnDisk(tmp_path / "U.parquet").feature_names == ["a", "b"]
 
 
 @pytest.mark.parametrize(

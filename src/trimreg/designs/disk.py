@@ -36,7 +36,7 @@ class OnDisk(FarRows):
         that are kept near so as not to be read again. More memory saves passes. What Python and its libraries
         take (about 300 MB) comes on top.
     columns : sequence of str or int, optional
-        Which columns of a Parquet source are X.
+        Which columns of a Parquet source are X; by default all but the index of a pandas frame.
 
     Attributes
     ----------

@@ -58,8 +58,9 @@ def parquet_file(path: str, columns, block_bytes: int) -> ParquetFiles:
 
 def _chosen(schema, columns, file):
     """The names of the columns, all of them numbers."""
-    if columns is None:
-        names = schema.names
+    if columns is None:  # all but the index of a pandas frame, which is no feature
+        index = (schema.pandas_metadata or {}).get("index_columns", [])
+        names = [name for name in schema.names if name not in index]
     else:
         names = [schema.names[one] if isinstance(one, (int, np.integer)) else one for one in columns]
     missing = [name for name in names if name not in schema.names]
