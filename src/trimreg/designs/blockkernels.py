@@ -18,11 +18,6 @@ _TINY = 1e-290  # sums of squares below this may have lost digits to underflow
 _GRAM_ROWS, _GRAM_ELEMENTS = 4096, 1 << 21  # parts for a Gram matrix: long, but no more than 16 MiB
 
 
-def upcast_parts(block):
-    """Pairs of a slice of rows and these rows in float64."""
-    return ((part, block[part].astype(float, copy=False)) for part in cached_parts(block))
-
-
 def taken(block, W):
     """A float64 copy of the columns W."""
     return block.astype(float) if W is None else np.take(block, W, axis=1).astype(float, copy=False)
@@ -48,8 +43,8 @@ def columns_product(block, W, u):
 def transposed_product(block, r):
     """``X' r``, transposed."""
     total = np.zeros((*r.shape[1:], block.shape[1]))
-    for part, X in upcast_parts(block):
-        total += r[part].T @ X
+    for part in cached_parts(block):
+        total += r[part].T @ block[part].astype(float, copy=False)
     return total
 
 
@@ -99,10 +94,10 @@ def cross_gram(block, d, rows, cols, offsets, scales):
 def every_gram(block, d, cols, offset, scale):
     """``X' diag(d) Z_cols`` for every column of X, and the sums of ``diag(d) Z_cols``."""
     total, sums = np.zeros((cols.size, block.shape[1])), np.zeros(cols.size)
-    for part, X in upcast_parts(block):
+    for part in gram_parts(block, block.shape[1]):
         right = scaled_columns(block[part], cols, offset, scale)
         right *= d[part, None]
-        total += right.T @ X
+        total += right.T @ block[part].astype(float, copy=False)
         sums += right.sum(axis=0)
     return total, sums
 
