@@ -87,7 +87,7 @@ def ways(X, y):
     except ImportError:
         return
     torch.set_num_threads(1)
-    yield "PyTorch", "CPU core", (torch.from_numpy(X), torch.from_numpy(y))
+    yield "tensors (by NumPy)", "CPU core", (torch.from_numpy(X), torch.from_numpy(y))
     if torch.cuda.is_available():
         name = torch.cuda.get_device_name()
         yield "CUDA", name, (torch.from_numpy(X).cuda(), torch.from_numpy(y).cuda())
