@@ -212,7 +212,9 @@ class WorkingSetSolver:
             # A quadratic is met again on larger sets; a Newton model is solved for what it is worth.
             share = 3e-3 if self.pool is None else 0.03
             aim = max(0.3 * goal, share * worst)
-            if apart and not problem.near:  # on columns that are held a step costs less than a pass
+            # Where X is far and nothing but these parts may move, one gradient at the end is enough. Else the
+            # way is that of data in memory: solutions are the same, not only as good.
+            if apart and not problem.near and parts.size == np.count_nonzero(np.isfinite(threshold)):
                 aim = share * goal
             moved = improve(theta, eta, gradient, threshold, parts, aim)
             if moved is not None and self.pool is None:
