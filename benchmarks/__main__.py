@@ -19,7 +19,7 @@ from .common import Section, machine
 
 NAMES = (
     "objective", "subset", "soft", "lasso", "surface", "crossval", "glm", "groups", "realdata", "glasso", "graphs", "diamond",
-    "sachs", "cold", "growth", "networks",
+    "sachs", "cold", "growth", "networks", "disk", "dask_rows", "batched", "gpu",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "RESULTS.md"
 README = Path(__file__).parent.parent / "README.md"

@@ -22,6 +22,7 @@ _WHERE = {
     "TrimmedLogisticRegression": "logistic",
     "TrimmedPoissonRegressor": "glm",
     "partial_correlations": "edges",
+    "solve_batch": "batch",
     "solve_graphical": "graphsolve",
     "to_networkx": "edges",
 }
@@ -40,6 +41,7 @@ __all__ = [
     "TrimmedPoissonRegressor",
     "partial_correlations",
     "solve",
+    "solve_batch",
     "solve_graphical",
     "steps",
     "to_networkx",
