@@ -429,6 +429,7 @@ def test_empty_chunks_have_nothing_to_add():
     X, _ = data(50)
     rows = DaskRows(da.concatenate([in_chunks(X)[:0], in_chunks(X), in_chunks(X)[:0]]), chunk_bytes=1)
     assert rows.shape == (50, P)
+    assert "in 1 chunks" in rows.describe()
     assert np.allclose(rows.product(np.ones(P)), X.sum(axis=1))
 
 
