@@ -324,14 +324,11 @@ def constants_of(client, quick):
 
     from trimreg.designs import blockkernels as kernels
     from trimreg.designs.daskrows import DaskRows
-    from trimreg.designs.rows import block_columns, block_product
+    from trimreg.designs.rows import block_columns
 
     n, p = (4000, 1000) if quick else (16_000, 1000)
     rng = np.random.default_rng(0)
     X, d = rng.random((n, p), dtype=np.float32), rng.random(n)
-    info = {None: {"chunk-location": (0, 0), "chunk-shape": (n, p)}}
-    products = cpu_least(lambda: (block_product(X, np.ones(p)), kernels.transposed_product(X, d)), 5) / 2
-    made = cpu_least(lambda: chunk(p, block_info=info), 5)
     gram = cpu_least(lambda: kernels.normal_equations(X, d, d, np.zeros(p), np.ones(p)), 2)
     count = 200 if quick else 500
     empty = DaskRows(da.zeros((count, 1), chunks=(1, 1), dtype=np.float32), chunk_bytes=1, persist=True)
@@ -345,8 +342,30 @@ def constants_of(client, quick):
     there = cpu_least(lambda: list(wide.sweep(kernels.raw_sums, (vector,), (W,))), 3, client)
     back = cpu_least(lambda: list(wide.sweep(block_columns, (), (np.array([0, 0]),))), 3, client)
     link = 2 * vector.nbytes / max(there + back - 16 * task, 1e-6)
+    # Passes of a fit: moments once, a product or its transpose else. On the workers, where chunks are made into new memory.
+    lazy = generated(8 * n, p, n)
+    weights = np.full(8 * n, 1 / (8 * n))
+    costs = []
+    for persist in (True, False):
+        far = DaskRows(lazy, chunk_bytes=1, persist=persist)
+        far.product(np.ones(p))
+        passes = (
+            lambda far=far: list(far.sweep(kernels.column_moments, (weights,), (True,))),
+            lambda far=far: list(far.sweep(kernels.transposed_product, (weights,))),
+            lambda far=far: far.product(np.ones(p)),
+        )
+        seconds = sum(
+            share * cpu_least(one, 2, client) for share, one in zip((0.1, 0.45, 0.45), passes, strict=True)
+        )
+        costs.append(seconds - 8 * task * (1 if persist else 3) - weights.nbytes / link)
+        del far
+    read, both = costs
     return Constants(
-        read=X.nbytes / products, made=X.nbytes / made, flops=n * p**2 / gram, task=task, link=link
+        read=lazy.nbytes / read,
+        made=lazy.nbytes / max(both - read, 1e-6),
+        flops=n * p**2 / gram,
+        task=task,
+        link=link,
     )
 
 
