@@ -138,14 +138,14 @@ def measured(section, quick):
             distributed.wait(X)
             for name, function in operations(DaskRows(X, chunk_bytes=1)):
                 function()
-                times[name, workers] = least_seconds(function, 2 if quick else 5)
+                times[name, workers] = least_seconds(function, 2 if quick else 3)
             for loss in y:
                 rows = DaskRows(X, chunk_bytes=1)
                 coefficients[loss, workers] = model_of(loss).fit(rows, y[loss]).coef_
                 passes[loss] = rows.passes
                 times[f"{loss}, whole fit", workers] = least_seconds(
                     lambda loss=loss, X=X: model_of(loss).fit(DaskRows(X, chunk_bytes=1), y[loss]),
-                    1 if quick else 3,
+                    1 if quick else 2,
                 )
             if workers == 2:
                 gone = {loss: killed(loss, lazy, y[loss], client) for loss in y}
@@ -181,17 +181,17 @@ def growth(section, quick):
 
     shrink = 8 if quick else 1
     sizes = {
-        ("least squares", "n"): [(n // shrink, 200) for n in (50_000, 100_000, 200_000, 400_000)],
-        ("logistic", "n"): [(n // shrink, 200) for n in (50_000, 100_000, 200_000, 400_000)],
-        ("least squares", "p"): [(10_000 // shrink, p) for p in (4000, 8000, 16_000)],
-        ("logistic", "p"): [(10_000 // shrink, p) for p in (2000, 4000, 8000, 16_000)],
+        ("least squares", "n"): [(n // shrink, 200) for n in (25_000, 50_000, 100_000, 200_000)],
+        ("logistic", "n"): [(n // shrink, 200) for n in (25_000, 50_000, 100_000, 200_000)],
+        ("least squares", "p"): [(5000 // shrink, p) for p in (4000, 8000, 16_000)],
+        ("logistic", "p"): [(5000 // shrink, p) for p in (2000, 4000, 8000, 16_000)],
     }
     exponents = {}
     with cluster_of(2):
         for (loss, what), steps in sizes.items():
             seconds = []
             for n, p in steps:
-                chunk_rows = (12_500 if what == "n" else 1250) // shrink
+                chunk_rows = (6250 if what == "n" else 625) // shrink
                 X = generated(n, p, chunk_rows).persist()
                 distributed.wait(X)
                 y = targets(X)[loss]
@@ -217,7 +217,7 @@ def run(quick: bool = False) -> Section:
         "Dask: fits on a cluster",
         f"`LocalCluster` on one machine with {os.cpu_count()} cores, one thread a worker: 4 workers share {os.cpu_count()} cores, so what is measured is that more workers "
         "cost little, not that they help. float32, data on the workers before the clock starts; chunks of 25 MB and less, so the few milliseconds a task costs are in all "
-        f"figures. h={H}, `alpha=\"exact\"`. Seconds, least of 5 (operations), 3 (fits) or 2 (growth). Least squares with p up to 3000 is one Gram pass and a fit in memory.",
+        f"figures. h={H}, `alpha=\"exact\"`. Seconds, least of 3 (operations) or 2 (fits). Least squares with p up to 3000 is one Gram pass and a fit in memory.",
         ["what", "n", "p", *(f"{workers} worker{'s' * (workers > 1)}" for workers in WORKERS)],
     )  # fmt: skip
     measured(section, quick)
