@@ -146,7 +146,7 @@ def test_outliers_need_memory():
         ({"alpha": -1.0}, "alpha must be"),
         ({"tol": 0.0}, "tol must be"),
     ],
-    ids=str,
+    ids=["short", "nan", "negative", "h", "alpha", "tol"],
 )
 def test_everything_else_is_checked_before_a_pass(change, message):
     X = matrix()

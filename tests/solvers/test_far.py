@@ -443,6 +443,17 @@ def test_passes_of_least_squares(rho):
         assert_agree(near, far)
 
 
+def test_rows_say_up_to_which_width_the_gram_matrix_is_worth_its_cost():
+    X, rng = design_of(n=300, p=40, rho=0.5, seed=19)
+    y, d = target_of("quadratic", X, rng), np.full(300, 1 / 300)
+    for widest, answer in ((40, True), (39, False)):
+        rows = ArrayRows(X, block_rows=50)
+        rows.widest_gram = widest
+        problem = Problem(as_design(rows, d), get_loss("quadratic"), y, d, TrimmedL1(h=3).bind(40), 0.1)
+        assert compressed.pays(problem) is answer
+        assert_agree(*(solve(data, y, penalty=TrimmedL1(h=3), alpha="exact") for data in (X, rows)))
+
+
 @pytest.mark.parametrize(("alpha", "most"), [("exact", 20), (0.01, 20)])
 def test_passes_of_logistic_regression(alpha, most):
     X, rng = design_of(n=2000, p=100, rho=0.3, seed=18)

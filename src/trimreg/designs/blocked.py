@@ -42,6 +42,10 @@ class BlockedDesign(ScaledMatrix):
         super().__init__(rows, weights, center=center, scale=scale)
 
     @property
+    def widest_gram(self):
+        return self.X.widest_gram
+
+    @property
     def room(self):
         return np.inf if self._store is None else self._store.room
 

@@ -66,6 +66,9 @@ class OnDisk(FarRows):
 
     kind = "array on disk"
     ndim = 2
+    #: A file is read at gigabytes a second, and a core multiplies at tens of billions a second: the Gram
+    #: matrix of p columns takes as long as p / 36 passes, and saves about six.
+    widest_gram = 200
 
     def __init__(self, source, memory: int = 512_000_000, columns=None):
         if isinstance(memory, bool) or not isinstance(memory, Integral) or memory <= 0:

@@ -20,6 +20,8 @@ class MultiOutput:
         self.dtype = design.dtype
         self.near, self.streamed = getattr(design, "near", True), getattr(design, "streamed", False)
         self.room = getattr(design, "room", np.inf) * n_outputs
+        if hasattr(design, "widest_gram"):
+            self.widest_gram = design.widest_gram
 
     def rescaled(self, factor):
         """``factor`` is the same for the coefficients of a feature."""

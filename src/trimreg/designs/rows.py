@@ -17,6 +17,8 @@ import numpy as np
 
 #: Bytes of raw columns that are kept near, where the rows set no bound themselves.
 NEAR_MEMORY = 256 << 20
+#: Columns up to which the Gram matrix of all of them is worth a pass, where the rows do not say.
+WIDEST_GRAM = 3000
 _CACHED_ELEMENTS = 1 << 17  # parts of a block that are computed with at a time: 1 MiB in float64
 
 
@@ -33,6 +35,9 @@ class Rows(Protocol):
         How often all rows have been gone through so far.
     memory : int
         Bytes of raw columns that may be kept near.
+    widest_gram : int
+        Columns up to which least squares builds the Gram matrix of all of them: more, the slower a pass is
+        beside the arithmetic.
     """
 
     shape: tuple[int, int]
@@ -40,6 +45,7 @@ class Rows(Protocol):
     nbytes: int
     passes: int
     memory: int
+    widest_gram: int
 
     def sweep(self, kernel, vectors=(), arguments=()):
         """Yield ``kernel(block, *parts, *arguments)`` for each block of rows, in order: one pass.
@@ -111,6 +117,7 @@ class FarRows:
 
     passes = 0
     memory = NEAR_MEMORY
+    widest_gram = WIDEST_GRAM
     kind = "rows"
 
     @property

@@ -14,8 +14,9 @@ import numpy as np
 
 from .problem import Problem
 
-#: Beyond so many columns the Gram matrix is too dear: its cost is the square of their number.
-LARGEST = 3000
+#: Beyond so many columns the Gram matrix is too dear, unless the design says otherwise: its cost is the
+#: square of their number.
+WIDEST = 3000
 
 
 def pays(problem) -> bool:
@@ -27,7 +28,8 @@ def pays(problem) -> bool:
         return False
     outputs = problem.loss.n_outputs
     p = problem.n_features // outputs
-    return p <= LARGEST and p + outputs < np.count_nonzero(problem.d)
+    widest = getattr(problem.design, "widest_gram", WIDEST)
+    return bool(p <= widest and p + outputs < np.count_nonzero(problem.d))
 
 
 def compress(problem: Problem) -> Problem:
