@@ -1,8 +1,8 @@
 """Run the benchmarks, each in a process of its own, and write ``benchmarks/RESULTS.md`` and the README's table.
 
-    python -m benchmarks [--quick] [NAME ...]
+    python -m benchmarks [--quick] [--write] [NAME ...]
 
-With names only these are run and printed, and the file is left alone.
+With names only these are run and printed; the files are left alone, or with ``--write`` have their parts replaced.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -50,6 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--write", action="store_true", help="replace the parts of these names in the files")
     parser.add_argument("--child", choices=NAMES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -63,19 +65,50 @@ def main() -> None:
     met = sum(bar[2] for section in sections for bar in section.bars)
     total = sum(len(section.bars) for section in sections)
     print(f"{met} of {total} bars met")
-    if arguments.names or arguments.quick:
+    if arguments.quick or (arguments.names and not arguments.write):
         return
-    page = [
+    page = [section.markdown() for section in sections]
+    rows = [f"| {against} | {got} |" for section in sections for against, got in section.headline]
+    if arguments.names:
+        page = replaced(re.split(r"(?m)^(?=## )", RESULTS.read_text())[1:], page, "\n")
+        old = README.read_text().partition(MARKS[0])[2].partition(MARKS[1])[0].strip().splitlines()[2:]
+        rows = replaced(old, rows, " | ")
+    write_results(page)
+    write_headlines(rows)
+
+
+def replaced(old: list[str], new: list[str], end: str) -> list[str]:
+    """The old parts, with the new ones in the place of those that begin alike up to ``end``; others come last.
+
+    Examples
+    --------
+    >>> from benchmarks.__main__ import replaced
+    >>> replaced(["a: 1", "b: 2"], ["c: 3", "a: 4"], ": ")
+    ['a: 4', 'b: 2', 'c: 3']
+    """
+
+    def name(part):
+        return part[: part.index(end)]
+
+    parts = {name(part): part for part in old}
+    parts.update((name(part), part) for part in new)
+    return list(parts.values())
+
+
+def write_results(page: list[str]) -> None:
+    marks = re.findall(r"(?m)\| (yes|\*\*no\*\*) \|$", "\n".join(page))
+    head = [
         "# Benchmarks\n",
         "Written by `make bench`. Both sides of every ratio ran in one process, on one thread.\n",
         f"{machine()}\n",
-        f"{met} of {total} bars met.\n",
-        *(section.markdown() for section in sections),
+        f"{marks.count('yes')} of {len(marks)} bars met.\n",
     ]
-    write(RESULTS, "\n".join(page))
+    write(RESULTS, "\n".join([*head, *(part.rstrip("\n") + "\n" for part in page)]))
+
+
+def write_headlines(rows: list[str]) -> None:
     before, _, rest = README.read_text().partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
-    rows = [f"| {against} | {got} |" for section in sections for against, got in section.headline]
     table = "\n".join(["| against | got |", "|---|---|", *rows])
     write(README, f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{after}")
 
