@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 import trimreg
@@ -343,3 +344,8 @@ def test_forms_and_sizes_are_chosen(data):
 def test_it_is_a_public_name():
     assert "solve_batch" in trimreg.__all__
     assert trimreg.solve_batch is solve_batch
+
+
+def test_sparse_matrices_are_refused():
+    with pytest.raises(TypeError, match="X is a sparse matrix"):
+        solve_batch(sp.csc_array(np.eye(4)), np.ones(4), h=1, alpha=0.1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..solvers.batches import namespace, to_numpy
 from .validation import check_finite, check_real
@@ -150,6 +151,8 @@ def _matrices(X):
             X = (X if X.element_size() >= 4 else X.double()).numpy()
     else:
         X = check_real("X", X)
+        if sp.issparse(X):
+            raise TypeError("X is a sparse matrix, which is not solved in batches; pass X.toarray()")
         X = X if X.dtype in (np.float32, np.float64) else X.astype(float)
     if X.ndim not in (2, 3) or 0 in X.shape[-2:]:
         raise ValueError(

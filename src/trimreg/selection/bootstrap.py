@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ..designs.foreign import tied, to_host
-from ..estimators import TrimmedLasso
 from ..estimators import validation as check
 from ..estimators.summary import Summary
 from .progress import parallel
-from .resampling import checked_data, coefficients, seeded, weight_name
+from .resampling import OverAnEstimator, checked_data, coefficients, seeded, weight_name
 
 _TRIES = 1000  # draws of samples until every class is among them
 
 
-class Bootstrap(MetaEstimatorMixin, BaseEstimator):
+class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
     r"""Fit an estimator to many resamples: how often a feature is chosen, and how far coefficients spread.
 
     A replicate draws n of the n samples, with replacement. Sample i is drawn :math:`m_i` times,
@@ -93,15 +91,6 @@ class Bootstrap(MetaEstimatorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
-
-    def _base(self):
-        return TrimmedLasso() if self.estimator is None else self.estimator
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.sparse = get_tags(self._base()).input_tags.sparse
-        return tags
 
     def fit(self, X, y, sample_weight=None):
         """Fit the estimator to all samples and to every replicate.

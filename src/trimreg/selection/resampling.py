@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_array, column_or_1d, has_fit_parameter, validate_data
 
 from ..designs.foreign import is_far, to_host
+from ..estimators import TrimmedLasso
 from ..estimators import validation as check
 from ..estimators.linear import LinearEstimator
 
@@ -33,6 +35,23 @@ def checked_data(holder, estimator, X, y):
     return X, column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
 
 
+class OverAnEstimator:
+    """What is fitted again and again: ``estimator``, by default a :class:`TrimmedLasso`. To be mixed in."""
+
+    def _base(self):
+        if self.estimator is None:
+            return TrimmedLasso()
+        if isinstance(self.estimator, type) or not hasattr(self.estimator, "fit"):
+            raise TypeError(f"estimator must be an estimator, which has a method fit; got {self.estimator!r}")
+        return self.estimator
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = get_tags(self._base()).input_tags.sparse
+        return tags
+
+
 def weight_name(estimator) -> str:
     """The name under which ``fit`` takes sample weights: a pipeline hands them to its last step.
 
@@ -49,7 +68,7 @@ def weight_name(estimator) -> str:
         prefix, model = estimator.steps[-1]
         prefix += "__"
     if not has_fit_parameter(model, "sample_weight"):
-        raise ValueError(f"sample_weight must be None: {type(model).__name__} takes none")
+        raise ValueError(f"estimator must take sample weights in fit, and {type(model).__name__} takes none")
     return f"{prefix}sample_weight"
 
 

@@ -8,16 +8,14 @@ import warnings
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ..designs.foreign import is_foreign, tied, to_host
-from ..estimators import TrimmedLasso
 from ..estimators import validation as check
 from .errorbounds import ASSUMPTIONS, error_bound, least_count, least_threshold
 from .grid import auto_hs, check_hs
 from .progress import parallel
-from .resampling import checked_data, coefficients, seeded, weight_name
+from .resampling import OverAnEstimator, checked_data, coefficients, seeded, weight_name
 
 #: Parameters that count coefficients; any other is a strength, whose values only the user can know.
 COUNTS = ("h", "n_nonzero_coefs")
@@ -92,7 +90,7 @@ def _fit_half(estimator, name, values, X, y, fit_params, rows, seed):
     return chosen
 
 
-class StabilitySelection(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
+class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, BaseEstimator):
     r"""Keep the features that an estimator chooses on most halves of the data.
 
     An estimator is fitted to B random pairs of disjoint halves of the data, for every h of a grid. With
@@ -205,15 +203,6 @@ class StabilitySelection(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
-
-    def _base(self):
-        return TrimmedLasso() if self.estimator is None else self.estimator
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.sparse = get_tags(self._base()).input_tags.sparse
-        return tags
 
     def fit(self, X, y, **fit_params):
         """Find out how often each feature is chosen, and which to keep.
