@@ -1,9 +1,10 @@
 """Designs on a GPU: bandwidth of their products, passes and seconds of whole fits, agreement, many problems at once.
 
-    python -m benchmarks.gpu [--quick] [--json FILE]
+    python -m benchmarks.gpu [--quick] [--json FILE] [--parts NAME ...]
 
 needs PyTorch and the package's own dependencies. Without a GPU the figures kept from one are shown; with --quick
-everything runs once on small data, on whatever device there is.
+everything runs once on small data, on whatever device there is. With --parts only those are measured, and the
+others are taken from the figures that were kept.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import platform
 import time
 import warnings
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +30,15 @@ SMALL = (5_000, 4_000, 20)  # where the fit in memory is the judge
 QUICK = (1_500, 3_200, 10)
 RHO, LAGS = 0.5, 16
 SHARE, PASSES, FASTER, AGREEMENT = 0.8, 12, 50, 1e-6
-CPU_SECONDS = 12.0  # what a fit on the CPU may take: rows are left out until it does
+CPU_SECONDS = 30.0  # what a fit on the CPU may take: rows are left out until it does
 LOSSES = ("quadratic", "logistic")
+ON_X = (
+    "float32",
+    *(f"{kind}, {loss}" for kind in ("fit", "cpu") for loss in LOSSES),
+    "bfloat16",
+    "fit, bfloat16",
+)
+PARTS = ("agreement", *ON_X, "batch")
 
 
 # -- data, made where they stay -------------------------------------------------------------------------------
@@ -226,7 +235,7 @@ def against_the_cpu(X, h, loss) -> dict:
     start = time.perf_counter()
     design.rmatvec(np.ones(few))
     a_pass = time.perf_counter() - start
-    n = int(min(X.shape[0] // 4, few * CPU_SECONDS / (30 * a_pass)) // 1000 * 1000) or few
+    n = int(min(X.shape[0], few * CPU_SECONDS / (30 * a_pass)) // 1000 * 1000) or few
     part = X[:n]
     y, there = target(part, h, loss), part.cpu().numpy()
     figures = {"rows": n, "cores": os.cpu_count(), "seconds": [], "cpu seconds": []}
@@ -293,36 +302,35 @@ def at_once(quick) -> dict:
     return figures
 
 
-def measured(quick: bool) -> dict:
+def measured(quick: bool, parts: Sequence[str] = PARTS, kept: dict | None = None) -> dict:
+    """Figures by part, of those parts; the others from the figures ``kept``."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     n, p, h = QUICK if quick else (N, P, H)
-    figures = {"where": where(), "quick": quick, "size": [n, p, h]}
-    clock = time.perf_counter()
-
-    def done(part, value):
-        nonlocal clock
-        figures[part] = value
-        now = time.perf_counter()
-        figures.setdefault("minutes", {})[part] = (now - clock) / 60
-        clock = now
+    figures = dict(kept or {}) | {"where": where(), "quick": quick, "size": [n, p, h]}
+    storage, X = None, None
+    for part in PARTS:
+        if part not in parts:
+            continue
+        wanted = torch.bfloat16 if part.endswith("bfloat16") else torch.float32
+        if part in ON_X and storage is not wanted:
+            X = None  # its memory is wanted
+            storage, X = wanted, matrix(n, p, device, wanted)
+        start = time.perf_counter()
+        kind, _, loss = part.partition(", ")
+        if part == "agreement":
+            value = agreement(*(QUICK if quick else SMALL), device)
+        elif part == "batch":
+            value = at_once(quick)
+        elif kind == "fit":
+            value = whole_fit(X, h, "quadratic" if loss == "bfloat16" else loss)
+        elif kind == "cpu":
+            value = against_the_cpu(X, h, loss)
+        else:
+            value = products(X)
+        figures[part] = value | {"minutes": (time.perf_counter() - start) / 60}
         print(f"{part}: {json.dumps(value)}", flush=True)
-
-    done("agreement", agreement(*(QUICK if quick else SMALL), device))
-    X = matrix(n, p, device, torch.float32)
-    done("float32", products(X))
-    for loss in LOSSES:
-        done(f"fit, {loss}", whole_fit(X, h, loss))
-    for loss in LOSSES:
-        done(f"cpu, {loss}", against_the_cpu(X, h, loss))
-    X = X.bfloat16()
-    done("bfloat16", products(X))
-    done("fit, bfloat16", whole_fit(X, h, "quadratic"))
-    del X
-    done("batch", at_once(quick))
-    if device == "cuda":
-        figures["peak GB"] = torch.cuda.max_memory_allocated() / 1e9
     return figures
 
 
@@ -393,7 +401,7 @@ def section_of(figures: dict) -> Section:
     return section
 
 
-def run(quick: bool = False, json_file: str | None = None) -> Section:
+def run(quick: bool = False, json_file: str | None = None, parts: Sequence[str] = PARTS) -> Section:
     import torch
 
     if not quick and not torch.cuda.is_available():
@@ -404,7 +412,8 @@ def run(quick: bool = False, json_file: str | None = None) -> Section:
         return Section(
             "A GPU", "There is no GPU here, and no figures were kept from one.", ["what", "figure"]
         )
-    figures = measured(quick)
+    kept = json.loads(KEPT.read_text()) if len(parts) < len(PARTS) else None
+    figures = measured(quick, parts, kept)
     if json_file is not None:
         Path(json_file).parent.mkdir(parents=True, exist_ok=True)
         Path(json_file).write_text(json.dumps(figures, indent=1) + "\n")
@@ -415,8 +424,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small data, to see that it runs")
     parser.add_argument("--json", metavar="FILE", help="write every figure there as well")
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=PARTS, metavar="NAME", help=f"of {PARTS}"
+    )
     arguments = parser.parse_args()
-    print(run(arguments.quick, arguments.json).markdown())
+    if arguments.quick and arguments.parts is not PARTS:
+        parser.error("--parts are measured at full size, beside figures that were kept")
+    print(run(arguments.quick, arguments.json, arguments.parts).markdown())
 
 
 if __name__ == "__main__":

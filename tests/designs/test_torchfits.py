@@ -200,15 +200,41 @@ def test_a_failed_fit_leaves_nothing(device):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_cuda_out_of_memory():
-    free, _ = torch.cuda.mem_get_info()
+    """With a limit on what this process may take, so that others on the device are left alone."""
     X, y = data()
     tensor = torch.from_numpy(X).float().cuda()
-    spare = torch.empty(max(0, int(free) - (96 << 20)), dtype=torch.uint8, device="cuda")
-    wide = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+    wide = torch.zeros(1, 1, dtype=torch.int8, device="cuda").expand(1 << 15, 1 << 12)
+    torch.cuda.empty_cache()
+    total = torch.cuda.mem_get_info()[1]
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (48 << 20)) / total)
     try:
         with pytest.raises(MemoryError, match=r"cuda:0 has no room left .* GiB are free"):
-            TorchMatrix(torch.zeros(1, 1, dtype=torch.int8, device="cuda").expand(1 << 15, 1 << 12))
+            TorchMatrix(wide)
+        with pytest.raises(MemoryError, match=r"cuda:0 has no room left .* GiB are free"):
+            TrimmedLasso(h=H).fit(wide, np.zeros(1 << 15))
     finally:
-        del spare, wide
+        torch.cuda.set_per_process_memory_fraction(1.0)
     model = TrimmedLasso(h=H).fit(tensor, y)  # and the device works as before
     assert np.count_nonzero(model.coef_) == H
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("library", ["cupy", "jax.numpy"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_arrays_of_other_libraries_on_a_device(library, dtype):
+    """By DLPack, without a copy: the fit of the same numbers in memory."""
+    other = pytest.importorskip(library)
+    X, y = data()
+    X = X.astype(dtype)
+    if library == "jax.numpy":
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+        if jax.default_backend() != "gpu":
+            pytest.skip("JAX sees no GPU")
+    there = other.asarray(X)
+    model = TrimmedLasso(h=H).fit(there, other.asarray(y))
+    known = TrimmedLasso(h=H).fit(X.astype(float), y)
+    assert isinstance(model.coef_, np.ndarray)
+    np.testing.assert_allclose(model.coef_, known.coef_, atol=1e-6 if dtype == "float64" else 1e-5)
+    np.testing.assert_allclose(model.predict(there), known.predict(X), atol=1e-4)

@@ -37,7 +37,15 @@ def log_uniform_kl(log_alpha: Tensor) -> Tensor:
     >>> log_uniform_kl(torch.tensor([-10.0, 0.0]))
     tensor([ 4.9999, -0.2457])
     """
+    if torch.compiler.is_compiling():
+        return _log_uniform_kl(log_alpha)  # the compiler fuses it, and PyTorch 2.11 loses the slope below
     return _LogUniformKL.apply(log_alpha)
+
+
+def _log_uniform_kl(log_alpha):
+    first, second, third = KL_COEFFICIENTS
+    alpha = log_alpha.exp()
+    return -0.5 * log_alpha - alpha * (first + alpha * (second + third * alpha))
 
 
 class _LogUniformKL(torch.autograd.Function):

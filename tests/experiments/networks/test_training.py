@@ -354,6 +354,30 @@ def test_a_compiler_that_is_not_there_is_not_asked_for(monkeypatch):
     assert compiled(len) is len
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("form", ["plain", "bayes", "l0"])
+@pytest.mark.parametrize("network", [MLP, "LeNet-5"])
+def test_compiled_gradients_are_the_plain_ones(form, network, no_mnist):
+    """Of every parameter, on the same noise. PyTorch 2.11 loses slopes that a function has written out."""
+    split = load_splits("mnist", network, device="cuda")["train"]
+    recipe = Recipe(form=form, epochs=1, batch=40, initial_log_alpha=-2.0, kl_ramp=0.0, kl_scale=0.05)
+    found = []
+    for compile_it in (False, True):
+        torch.manual_seed(0)
+        model = build(network, [0, 1], recipe, "cuda").train()
+        pruner = Pruner(model, list(layers_of(network)))
+        with torch._inductor.config.patch(fallback_random=True):
+            trainer = Trainer(model, split, recipe.change(compile=compile_it), pruner)
+            torch.manual_seed(1)
+            trainer.forward_backward()
+        found.append({name: p.grad.clone() for name, p in model.named_parameters()})
+    plain, fused = found
+    for name, gradient in plain.items():
+        assert gradient.norm() > 0, name
+        distance = (fused[name] - gradient).norm() / gradient.norm()
+        assert distance < 1e-3, (name, float(distance))
+
+
 def test_precision_is_set_and_given_back():
     before = torch.get_float32_matmul_precision()
     with matmul_precision("high"):
