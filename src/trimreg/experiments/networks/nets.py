@@ -18,7 +18,7 @@ NETWORKS = ("LeNet-300-100", "LeNet-5")
 SIZED = ("trimmed", "torchao PAT", "magnitude")
 #: Part: its methods, and by network the table whose settings hold.
 PARTS = {
-    "anchors": (SIZED, ("tab2", "tab3")),
+    "anchors": (("trimmed", "magnitude"), ("tab2", "tab3")),
     "curve": (("dense", "trimmed", *PEERS, "l0 to size"), ("tab1", "plain LeNet-5")),
     "fashion": (("dense", *SIZED), ("tab2", "tab3")),
 }
