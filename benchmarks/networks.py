@@ -265,7 +265,7 @@ def section_of(records: list[dict]) -> Section:
         ]
         section.headline.append([
             f"a training step with the penalty on every layer against the plain step, {'GPU' if device == 'cuda' else 'CPU'}",
-            ", ".join(f"{r['ratio']:.2f} times ({r['network']})" for r in default),
+            ", ".join(f"{r['ratio']:.3f} times ({r['network']})" for r in default),
         ])  # fmt: skip
     for place in dict.fromkeys(record["where"] for record in records if "where" in record):
         section.remarks.append(
