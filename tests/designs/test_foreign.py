@@ -128,6 +128,16 @@ def test_cupy_and_jax_by_name():
     assert np.array_equal(to_host(jax_like), X)
 
 
+def test_bfloat16_of_numpy_is_float32():
+    """As JAX has it in memory: a type of the package ml_dtypes, which NumPy knows by its size alone."""
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    short = X.astype(bfloat16)
+    jax_like = of_module("ArrayImpl", "jaxlib", __array__=lambda self, dtype=None, copy=None: short)
+    for value in (short, jax_like):
+        assert to_host(value).dtype == np.float32
+        assert np.array_equal(to_host(value), short.astype(np.float32))
+
+
 def test_what_speaks_nothing_but_dlpack():
     class Exchange:
         def __init__(self, array):

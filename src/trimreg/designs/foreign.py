@@ -107,13 +107,14 @@ def to_host(value):
     if kind == "torch":
         value = value.detach()
         value = value.resolve_conj().resolve_neg().cpu()
-        # NumPy has no bfloat16, and every bfloat16 is a float32
         return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
     if kind == "dlpack":
         if hasattr(value, "get"):  # CuPy, which does not convert by itself
-            return value.get()
-        return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
-    return value
+            value = value.get()
+        else:
+            value = np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
+    # NumPy knows bfloat16 as raw bytes at best (ml_dtypes, as JAX has it), and every one is a float32
+    return value.astype(np.float32) if str(getattr(value, "dtype", None)) == "bfloat16" else value
 
 
 def feature_names(X):
