@@ -138,23 +138,13 @@ def test_bfloat16_of_numpy_is_float32():
         assert np.array_equal(to_host(value), short.astype(np.float32))
 
 
-def test_what_speaks_nothing_but_dlpack():
-    class Exchange:
-        def __init__(self, array):
-            self.array, self.shape = array, array.shape
+def test_what_speaks_nothing_but_dlpack(exchange):
+    assert not is_far(exchange(X))
+    assert adopt(exchange(X)) is None  # NumPy can look at it
+    assert np.array_equal(to_host(exchange(X[:, 0].copy())), X[:, 0])
+    assert np.shares_memory(to_host(exchange(X)), X)
 
-        def __dlpack__(self, **how):
-            return self.array.__dlpack__(**how)
-
-        def __dlpack_device__(self):
-            return self.array.__dlpack_device__()
-
-    assert not is_far(Exchange(X))
-    assert adopt(Exchange(X)) is None  # NumPy can look at it
-    assert np.array_equal(to_host(Exchange(X[:, 0].copy())), X[:, 0])
-    assert np.shares_memory(to_host(Exchange(X)), X)
-
-    class Elsewhere(Exchange):
+    class Elsewhere(exchange):
         def __dlpack_device__(self):
             return 2, 0  # CUDA
 

@@ -205,25 +205,15 @@ def test_tensors():
     assert classes.score(torch.tensor(X), torch.tensor(labels)) > 0.8
 
 
-def test_arrays_of_other_libraries_in_memory():
+def test_arrays_of_other_libraries_in_memory(exchange):
     """DLPack hands over a view: no PyTorch is asked for."""
-
-    class Exchange:
-        def __init__(self, array):
-            self.array, self.shape = array, array.shape
-
-        def __dlpack__(self, **how):
-            return self.array.__dlpack__(**how)
-
-        def __dlpack_device__(self):
-            return self.array.__dlpack_device__()
 
     X = matrix()
     y = target_for(TrimmedLasso(), X)
-    near, other = TrimmedLasso(h=2).fit(X, y), TrimmedLasso(h=2).fit(Exchange(X), Exchange(y))
+    near, other = TrimmedLasso(h=2).fit(X, y), TrimmedLasso(h=2).fit(exchange(X), exchange(y))
     assert np.array_equal(other.coef_, near.coef_)
-    assert np.array_equal(other.predict(Exchange(X)), near.predict(X))
-    assert other.score(Exchange(X), Exchange(y)) == near.score(X, y)
+    assert np.array_equal(other.predict(exchange(X)), near.predict(X))
+    assert other.score(exchange(X), exchange(y)) == near.score(X, y)
 
 
 def test_dask_frames_have_names():
