@@ -128,6 +128,21 @@ def test_failed_cells_are_kept_apart_and_run_again(store, tmp_path, n_jobs):
     assert contents(store) == expected(tmp_path, 12)
 
 
+def test_cells_without_their_peer_are_run_again(store, tmp_path):
+    mark = tmp_path / "mark"
+    mark.touch()
+    toy = toys.toy(partial(toys.does_without_a_peer, str(mark)))
+    assert run([toy], "full", store, n_jobs=1).done == 12
+    assert len(store.without_peer("toy")) == 6
+    summary = run([toy], "full", store, n_jobs=1)
+    assert (summary.done, summary.skipped) == (6, 6)
+    mark.unlink()  # installed
+    summary = run([toy], "full", store, n_jobs=1)
+    assert (summary.done, summary.skipped) == (6, 6)
+    assert store.without_peer("toy") == set()
+    assert run([toy], "full", store, n_jobs=1).skipped == 12
+
+
 def exits(cell):
     sys.exit(3)
 

@@ -1,6 +1,7 @@
 """Cells are run in many processes, on this machine or on a cluster; this process alone writes the store.
 
-Cells that have results are skipped, so the same command goes on where another one ended, however it ended.
+Cells that have results are skipped, so the same command goes on where another one ended, however it ended;
+cells that failed or had to do without a peer that was not installed are tried again.
 Neither the order of cells nor where they run changes a row: a row depends on its cell alone.
 """
 
@@ -167,7 +168,7 @@ def plan(experiment: Experiment, size: str, store: Store, retry_failed=True) -> 
     for cell in cells:
         encode_parameters(cell)  # fails here rather than in a worker
     store.plan(experiment.name, size, names)
-    ready = store.done(experiment.name)
+    ready = store.done(experiment.name) - store.without_peer(experiment.name)  # it may be installed by now
     if not retry_failed:
         ready |= store.failed(experiment.name).keys()
     pending = sorted((cell for cell in cells if cell.name not in ready), key=Cell.seed)

@@ -173,6 +173,13 @@ class Store:
         found = self._all("SELECT cell FROM cells WHERE experiment = ? AND status = 'done'", experiment)
         return {name for (name,) in found}
 
+    def without_peer(self, experiment: str) -> set[str]:
+        """Names of the cells with a row that says why it was skipped: what it compares with was missing."""
+        found = self._all(
+            'SELECT cell, rows FROM cells WHERE experiment = ? AND instr(rows, \'"skipped": "\')', experiment
+        )
+        return {name for name, rows in found if any(row.get("skipped") for row in json.loads(rows))}
+
     def failed(self, experiment: str) -> dict[str, str]:
         """Tracebacks of the cells that failed, by name."""
         return dict(

@@ -6,7 +6,7 @@ import json
 import pandas as pd
 import pytest
 
-from trimreg.experiments.networks import nets, tables, tune, verdicts
+from trimreg.experiments.networks import nets, pictures, tables, tune, verdicts
 from trimreg.experiments.networks.architectures import parse_size
 from trimreg.experiments.networks.recipes import OURS, QUICK
 from trimreg.experiments.outcome import perform
@@ -188,8 +188,9 @@ def test_a_peer_that_is_not_there_is_said(small, monkeypatch):
     frame = pd.DataFrame([dict(cell.parameters) | row for row in rows] + line(asked="392-150-50", paper=1.6))
     (skipped,) = [row for row in verdicts.summary(frame) if row["method"] == "torchao PAT"]
     assert (skipped["seeds"], skipped["error"], skipped["exact"]) == (0, None, False)
-    assert len(verdicts.charts(frame)) == 2
-    assert len(verdicts.figure(frame).axes[0].get_yticks()) == 1
+    assert len(pictures.charts(frame)) == 2
+    assert len(pictures.figure(frame).axes[0].get_yticks()) == 1
+    assert "Skipped: the peer torchao PAT needs torchao" in verdicts.judge_sizes(frame).measured
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ def test_verdict_beyond():
 
 def test_charts_and_figures():
     frame = pd.DataFrame(table_2())
-    charts = verdicts.charts(frame)
+    charts = pictures.charts(frame)
     assert len(charts) == 1 + 3
     names = [one["name"] for one in charts[0].lines]
     assert "trimmed" in names
@@ -297,12 +298,29 @@ def test_charts_and_figures():
     curve = next(one for one in charts[1].lines if one["name"] == "L0 gates")
     assert curve == {"name": "L0 gates", "x": [1, 2, 3], "y": [9.0, 5.0, 1.5], "low": [9.0, 5.0, 1.5],
                      "high": [9.0, 5.0, 1.5]}  # fmt: skip
-    axes = verdicts.figure(frame).axes[0]
+    axes = pictures.figure(frame).axes[0]
     assert len(axes.get_yticks()) == 13
     beyond = pd.DataFrame(parts())
-    assert len(verdicts.charts(beyond)) == 6
-    picture = verdicts.figure_of_parts(beyond)
+    assert len(pictures.charts(beyond)) == 6
+    picture = pictures.figure_of_parts(beyond)
     assert [ax.get_title() for ax in picture.axes] == ["LeNet-300-100, MNIST", "LeNet-300-100, Fashion-MNIST"]
+
+
+def test_the_figure_beyond_shows_every_method_and_keeps_the_anchors_apart():
+    place = {"part": "curve", "network": "LeNet-300-100"}
+    methods = {cell["method"]: None for cell in nets.cells("full")}
+    rows = [row | place for method in methods for row in line(method, errors=(1.5, 1.6))]
+    rows += [row | place for row in line("group l1", errors=(88.0, 89.0), asked="49-19-7")]
+    rows += [row | place | {"part": "anchors"} for row in line(errors=(1.5, 1.6), asked="97-71-33")]
+    picture = pictures.figure_of_parts(pd.DataFrame(rows))
+    (axes,) = picture.axes
+    assert axes.get_yscale() == "log"  # a network that guesses does not hide the others
+    names = [text.get_text() for text in picture.legends[0].get_texts()]
+    assert len(names) == len(set(names)) == len(methods) + 1
+    assert names[-1] == "trimmed, Bayesian"
+    colours = {container.lines[0].get_color() for container in axes.containers}
+    assert len(colours) == len(methods)
+    assert pictures.charts(pd.DataFrame(rows))[0].log_y
 
 
 # -- tuning -----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from ..spec import Cell, Experiment
-from . import verdicts
+from . import pictures, verdicts
 from .tables import PEERS, QUICK_SEEDS, SEEDS, one_by_one, run_cell, sizes_of
 
 NAME = "nets"
@@ -81,7 +81,7 @@ EXPERIMENT = Experiment(
     "the trimmed penalty should err no more than its peers.",
     cells,
     run,
-    verdicts.charts,
-    verdicts.figure_of_parts,
+    pictures.charts,
+    pictures.figure_of_parts,
     verdicts.judge_parts,
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..spec import Cell, Experiment
-from . import verdicts
+from . import pictures, verdicts
 from .architectures import parse_size
 from .recipes import get_recipe
 
@@ -154,8 +154,8 @@ TAB1 = Experiment(
     "the group l1 norm pays for sparsity with accuracy.",
     cells_tab1,
     run_table,
-    verdicts.charts,
-    verdicts.figure,
+    pictures.charts,
+    pictures.figure,
     verdicts.judge_tab1,
 )
 TAB2 = Experiment(
@@ -165,8 +165,8 @@ TAB2 = Experiment(
     "219-214-100, 1.6 % at 266-88-33, 1.7 % at 245-75-25.",
     cells_tab2,
     run_table,
-    verdicts.charts,
-    verdicts.figure,
+    pictures.charts,
+    pictures.figure,
     verdicts.judge_sizes,
 )
 TAB3 = Experiment(
@@ -175,7 +175,7 @@ TAB3 = Experiment(
     "The same for a convolutional network: 0.9 % at 20-25-45-150, 1.0 % at 9-18-65-25 and at 8-17-53-19.",
     cells_tab3,
     run_table,
-    verdicts.charts,
-    verdicts.figure,
+    pictures.charts,
+    pictures.figure,
     verdicts.judge_sizes,
 )

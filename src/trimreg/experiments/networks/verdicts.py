@@ -1,4 +1,4 @@
-"""What the rows of the network tables say: summaries, charts, pictures and verdicts.
+"""What the rows of the network tables say: summaries and verdicts (:mod:`.pictures` draws them).
 
 Two means are told apart by Welch's interval: the difference plus and minus 1.96 standard errors.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from ..spec import Chart, Verdict
+from ..spec import Verdict
 
 #: What a row has beside its names; all None where a peer was not there.
 MEASURES = (
@@ -15,12 +15,13 @@ MEASURES = (
     "alpha", "epochs", "device", "seconds", "step_ms", "curve",
 )  # fmt: skip
 EXPORT_TOLERANCE = 1e-5
-_NAMES = {
+#: What the methods are called in charts and pictures, in the order of the tables.
+NAMES = {
     "dense": "dense", "trimmed": "trimmed", "group l1": "group l1", "torchao PAT": "torchao PAT, hard top-k",
     "magnitude": "magnitude pruning, fine-tuned", "l0": "L0 gates",
     "l0 separate": "L0 gates, separate lambda", "l0 to size": "L0 gates, priced to size",
 }  # fmt: skip
-_ORDER = list(_NAMES)
+ORDER = list(NAMES)
 _SIZED = ("trimmed", "magnitude")  # methods that promise a size
 
 
@@ -54,7 +55,7 @@ def summary(frame) -> list[dict]:
             "export difference": _largest(there["export_difference"].dropna()),
         }
         table.append(line)
-    return sorted(table, key=lambda line: (line["recipe"] != "ours", _ORDER.index(line["method"])))
+    return sorted(table, key=lambda line: (line["recipe"] != "ours", ORDER.index(line["method"])))
 
 
 def _mean(values):
@@ -115,7 +116,7 @@ def judge_tab1(frame) -> Verdict:
     group = _line(table, "group l1")
     if group is not None:
         text += f" The group l1 norm reaches {group['reached']} with {_with_deviation(group)} %."
-    text += _authors(table) + _against_peers(table) + _kept_promises(table)
+    text += _authors(table) + _against_peers(table) + _kept_promises(table) + _skipped(frame)
     return Verdict(_kind(met, _promises(table)), text, table)
 
 
@@ -129,8 +130,8 @@ def judge_sizes(frame) -> Verdict:
     text = "Last epoch, our recipe: " + "; ".join(parts) + "." if parts else "No row of the trimmed penalty."
     for line in table:
         if line["method"].startswith("l0") and line["error"] is not None:
-            text += f" {_NAMES[line['method']]} reach {line['reached']} with {_with_deviation(line)} %."
-    text += _authors(table) + _against_peers(table) + _kept_promises(table)
+            text += f" {NAMES[line['method']]} reach {line['reached']} with {_with_deviation(line)} %."
+    text += _authors(table) + _against_peers(table) + _kept_promises(table) + _skipped(frame)
     return Verdict(_kind(met, _promises(table)), text, table)
 
 
@@ -151,7 +152,9 @@ def judge_parts(frame) -> Verdict:
                 met += [compare(line, peer) != "more" for peer in peers]
                 said += "".join(f", {peer['method']} {_with_deviation(peer)}" for peer in peers)
                 text.append(said + ".")
-    measured = " ".join(text) + _kept_promises(table) if text else "No row of the trimmed penalty."
+    if not text:
+        return Verdict("not", "No row of the trimmed penalty.", table)
+    measured = " ".join(text) + _kept_promises(table) + _skipped(frame)
     return Verdict(_kind(met, _promises(table)), measured, table)
 
 
@@ -194,6 +197,11 @@ def _kept_promises(table):
     )
 
 
+def _skipped(frame):
+    reasons = sorted({str(reason) for reason in frame["skipped"].dropna()}) if "skipped" in frame else ()
+    return f" Skipped: {'; '.join(reasons)}." if reasons else ""
+
+
 def _authors(table):
     lines = [line for line in table if (line["method"], line["recipe"]) == ("trimmed", "paper")]
     said = [
@@ -222,157 +230,3 @@ def _against_peers(table):
         for peer in _peers_of(table, line):
             said.append(f"{_gap(line, peer)} against {peer['method']} at {line['asked']}")
     return f" Trimmed less peer: {'; '.join(said)}." if said else ""
-
-
-# -- charts -----------------------------------------------------------------------------------------------
-
-
-def charts(frame) -> list[Chart]:
-    """Errors against multiplications, and over epochs for every size."""
-    table = [line for line in summary(frame) if line["error"] is not None]
-    found = []
-    places = dict.fromkeys((line.get("part", ""), line.get("network", "")) for line in table)
-    for part, network in places:
-        mine = [line for line in table if (line.get("part", ""), line.get("network", "")) == (part, network)]
-        title = ", ".join(text for text in (network, part, "error against multiplications") if text)
-        lines = [_cost_line(name, group) for name, group in _by_name(mine).items()]
-        found.append(
-            Chart(title[0].upper() + title[1:], "multiplications an image", "test error in %",
-                  [line for line in lines if line["x"]], log_x=True)
-        )  # fmt: skip
-    whole = frame[frame["error"].notna()]
-    keys = [column for column in ("part", "network", "asked") if column in frame]
-    for place, group in whole.groupby(keys, sort=False):
-        place = place if isinstance(place, tuple) else (place,)
-        lines = [
-            _epoch_line(_label(method, recipe), rows)
-            for (recipe, method), rows in group.groupby(["recipe", "method"], sort=False)
-        ]
-        title = f"Test error over epochs, {', '.join(place)}"
-        found.append(Chart(title, "epoch", "test error in %", lines, log_y=True))
-    return found
-
-
-def _label(method, recipe):
-    return _NAMES[method] + (", authors' recipe" if recipe == "paper" else "")
-
-
-def _by_name(lines):
-    groups = {}
-    for line in lines:
-        groups.setdefault(_label(line["method"], line["recipe"]), []).append(line)
-    return groups
-
-
-def _cost_line(name, lines):
-    lines = sorted((line for line in lines if line["macs"] is not None), key=lambda line: line["macs"])
-    margins = [1.96 * (line["error sd"] or 0.0) / math.sqrt(line["seeds"]) for line in lines]
-    errors = [line["error"] for line in lines]
-    return {
-        "name": name,
-        "x": [line["macs"] for line in lines],
-        "y": errors,
-        "low": [error - margin for error, margin in zip(errors, margins, strict=True)],
-        "high": [error + margin for error, margin in zip(errors, margins, strict=True)],
-    }
-
-
-def _epoch_line(name, rows):
-    curves = [list(curve) for curve in rows["curve"]]
-    length = min(map(len, curves))
-    means = [sum(curve[i] for curve in curves) / len(curves) for i in range(length)]
-    return {
-        "name": name,
-        "x": list(range(1, length + 1)),
-        "y": means,
-        "low": [min(curve[i] for curve in curves) for i in range(length)],
-        "high": [max(curve[i] for curve in curves) for i in range(length)],
-    }
-
-
-# -- pictures ---------------------------------------------------------------------------------------------
-
-
-def figure(frame):
-    """A line for each row of the table: a point for each seed, a bar at the mean, the paper's error."""
-    from matplotlib.figure import Figure
-
-    from ...plotting.style import PALETTE, tidy
-
-    table = [line for line in summary(frame) if line["error"] is not None]
-    rows = frame[frame["error"].notna()]
-    picture = Figure(figsize=(8.6, 1.3 + 0.32 * len(table)), layout="constrained")
-    ax = picture.subplots()
-    for place, line in enumerate(table):
-        mine = rows[
-            (rows["method"] == line["method"])
-            & (rows["recipe"] == line["recipe"])
-            & (rows["asked"] == line["asked"])
-        ]
-        colour = PALETTE[0] if line["method"] == "trimmed" else "0.45"
-        marker = "o" if line["recipe"] == "ours" else "s"
-        ax.plot(mine["error"], [place] * len(mine), marker, color=colour, alpha=0.45, markersize=4, zorder=2)
-        ax.plot([line["error"]] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2, zorder=3)
-        if line["paper"] is not None:
-            ax.plot([line["paper"]], [place], "D", color=PALETTE[1], markersize=6, markerfacecolor="none")
-    ax.plot([], [], "D", color=PALETTE[1], markersize=6, markerfacecolor="none", label="the paper's figure")
-    ax.plot([], [], "o", color=PALETTE[0], markersize=4, label="trimmed, one seed")
-    ax.plot([], [], "o", color="0.45", markersize=4, label="others, one seed")
-    if any(line["recipe"] == "paper" for line in table):
-        ax.plot([], [], "s", color="0.45", markersize=4, label="authors' recipe")
-    ax.set_yticks(range(len(table)), [_row_label(line) for line in table], fontsize=8)
-    ax.invert_yaxis()
-    ax.set_xlabel("test error in %, last epoch")
-    tidy(ax, grid="x")
-    ax.legend(
-        frameon=False,
-        fontsize=8,
-        loc="upper center",
-        bbox_to_anchor=(0.5, 1.0 + 0.9 / (1 + len(table))),
-        ncols=4,
-    )
-    return picture
-
-
-def _row_label(line):
-    size = line["reached"].split(", ")
-    shown = size[0] if len(size) == 1 else f"{size[0]} ..."
-    return f"{_label(line['method'], line['recipe'])}: {shown}"
-
-
-def figure_of_parts(frame):
-    """Error against multiplications: a panel for each network, on MNIST and on Fashion-MNIST."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
-
-    from ...plotting.style import MARKERS, PALETTE, tidy
-
-    table = [line for line in summary(frame) if line["error"] is not None and line["macs"] is not None]
-    networks = list(dict.fromkeys(line["network"] for line in table))
-    panels = [("MNIST", ("anchors", "curve")), ("Fashion-MNIST", ("fashion",))]
-    panels = [panel for panel in panels if any(line["part"] in panel[1] for line in table)]
-    picture = Figure(figsize=(5.0 * len(networks), 3.6 * len(panels)), layout="constrained")
-    axes = picture.subplots(len(panels), len(networks), squeeze=False)
-    for row, (data, parts) in enumerate(panels):
-        for column, network in enumerate(networks):
-            ax = axes[row][column]
-            mine = [line for line in table if line["network"] == network and line["part"] in parts]
-            for name, lines in _by_name(mine).items():
-                rank = _ORDER.index(lines[0]["method"])
-                line = _cost_line(name, lines)
-                errors = [
-                    [y - low for y, low in zip(line["y"], line["low"], strict=True)],
-                    [high - y for y, high in zip(line["y"], line["high"], strict=True)],
-                ]
-                look = {"marker": MARKERS[rank], "color": PALETTE[rank], "markersize": 4, "linewidth": 1.2}
-                ax.errorbar(line["x"], line["y"], yerr=errors, capsize=2, label=name, **look)
-            ax.set_xscale("log")
-            ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-            ax.xaxis.set_minor_locator(NullLocator())
-            ax.set_xlabel("multiplications an image")
-            ax.set_ylabel("test error in %, last epoch")
-            ax.set_title(f"{network}, {data}", fontsize=9.5)
-            tidy(ax, grid="y")
-    axes[0][0].legend(frameon=False, fontsize=8)
-    return picture
