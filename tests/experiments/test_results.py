@@ -82,3 +82,20 @@ def test_cross_validated_counts_are_those_of_the_rows():
             tuple(map(int, re.search(r"Cross-validated lambda: above at (\d+) of (\d+)", text).groups()))
         )
     assert told == measured
+
+
+def test_the_table_of_networks():
+    columns = [("ours", "trimmed"), ("paper", "trimmed"), ("ours", "torchao PAT"), ("ours", "magnitude")]
+    frames = {name: pd.read_parquet(RESULTS / f"{name}.parquet") for name in ("tab1", "tab2", "tab3")}
+    rows = rows_of("network")
+    assert len(rows) == 7
+    for network, size, paper, *told in rows:
+        name = "tab3" if network.endswith("LeNet-5") else "tab2" if network.startswith("Bayesian") else "tab1"
+        frame = frames[name][frames[name]["asked"] == size]
+        for (recipe, method), value in zip(columns, told, strict=True):
+            mine = frame[(frame["recipe"] == recipe) & (frame["method"] == method)]
+            assert len(mine) == 5
+            assert f"{mine['error'].mean():.2f}" == value
+            assert set(mine["paper"].dropna()) <= {float(paper)}
+            assert mine["exact"].all()
+            assert mine["export_difference"].max() < 1e-6

@@ -95,6 +95,7 @@ def figure(frame):
     rows = frame[frame["error"].notna()]
     picture = Figure(figsize=(8.6, 1.3 + 0.32 * len(table)), layout="constrained")
     ax = picture.subplots()
+    diamond = {"markersize": 6, "markerfacecolor": "none", "zorder": 4}
     for place, line in enumerate(table):
         mine = rows[
             (rows["method"] == line["method"])
@@ -106,14 +107,17 @@ def figure(frame):
         ax.plot(mine["error"], [place] * len(mine), marker, color=colour, alpha=0.45, markersize=4, zorder=2)
         ax.plot([line["error"]] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2, zorder=3)
         if line["paper"] is not None:
-            ax.plot([line["paper"]], [place], "D", color=PALETTE[1], markersize=6, markerfacecolor="none")
-    ax.plot([], [], "D", color=PALETTE[1], markersize=6, markerfacecolor="none", label="the paper's figure")
+            ax.plot([line["paper"]], [place], "D", color=PALETTE[1], **diamond)
+    ax.plot([], [], "D", color=PALETTE[1], label="the paper's figure", **diamond)
     ax.plot([], [], "o", color=PALETTE[0], markersize=4, label="trimmed, one seed")
     ax.plot([], [], "o", color="0.45", markersize=4, label="others, one seed")
     if any(line["recipe"] == "paper" for line in table):
-        ax.plot([], [], "s", color="0.45", markersize=4, label="authors' recipe")
+        ax.plot([], [], "s", color=PALETTE[0], markersize=4, label="trimmed, authors' recipe")
     ax.set_yticks(range(len(table)), [_row_label(line) for line in table], fontsize=8)
     ax.invert_yaxis()
+    if _wide(rows["error"].tolist()):
+        ax.set_xscale("log")
+        _ticks(ax.xaxis, ax.get_xlim(), "{x:g}")
     ax.set_xlabel("test error in %, last epoch")
     tidy(ax, grid="x")
     ax.legend(
