@@ -1,8 +1,10 @@
 """Callbacks against the real Lightning and transformers: exact sizes, and a break changes nothing."""
 
 import math
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -285,6 +287,15 @@ def tiny_bert():
         num_labels=2,
     )
     return BertForSequenceClassification(config)
+
+
+def test_the_glob_of_the_guide_takes_the_layers_that_it_says():
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "networks.md"
+    (glob,) = re.findall(r'keep=\{"(bert\.[^"]*)": 1024\}', guide.read_text(encoding="utf-8"))
+    callback = Pruning(keep={glob: 6}, during=(0.05, 0.5))
+    model = tiny_bert()
+    callback.begin(model, [torch.optim.Adam(model.parameters())], 100)
+    assert callback.penalty.keep == {f"{LAYER}.output.dense": 6}  # and not attention.output.dense
 
 
 def sentences():

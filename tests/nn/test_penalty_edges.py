@@ -92,6 +92,80 @@ def test_a_schedule_below_zero_frees_all_and_no_more():
     assert int(penalty.h()["0"]) == 12
 
 
+@pytest.mark.parametrize("nothing", [lambda step: math.nan, lambda step: step * math.nan])
+def test_a_schedule_of_nan_cuts_nothing(nothing):
+    penalty = TrimmedGroupL1(mlp(), {"0": 4}, h_schedule=nothing)
+    assert int(penalty.h()["0"]) == 12
+
+
+@pytest.mark.parametrize("below", [lambda step: -1.0, lambda step: step * 0.0 - 1.0])
+def test_a_negative_strength_makes_no_group_grow(below):
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    TrimmedGroupL1(model, {"0": 4}, alpha=0.5, alpha_schedule=below).attach(optimizer)
+    before = model[0].weight.detach().clone()
+    step_without_gradient(model, optimizer)
+    assert torch.equal(model[0].weight, before)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_training_that_diverged_is_not_finalized(bad):
+    model = mlp()
+    penalty = TrimmedGroupL1(model, {"0": 4, "2": 3})
+    model[2].weight.data[0, 1] = bad
+    before = [parameter.clone() for parameter in model.parameters()]
+    with pytest.raises(ValueError, match=r"layer '2'.*infinite or NaN.*diverged"):
+        penalty.finalize_()
+    for parameter, old in zip(model.parameters(), before, strict=True):
+        assert torch.equal(parameter.nan_to_num(), old.nan_to_num())
+    model[2].weight.data[0, 1] = 1e30  # its square is not a float32, but it is a weight
+    penalty.finalize_()
+
+
+def test_without_a_step_there_is_only_the_norm_to_rank_by():
+    model = mlp()
+    model[0].weight.data[:, :6] *= 0.01
+    penalty = TrimmedGroupL1(model, {"0": 6}, rank_by="taylor")
+    assert penalty.kept()["0"].tolist() == [False] * 6 + [True] * 6
+    penalty.finalize_()
+    assert not model[0].weight[:, :6].any()
+    assert model[0].weight[:, 6:].all()
+
+
+def test_groups_are_counted_beyond_what_float32_can():
+    (pack,) = TrimmedGroupL1(mlp(), {"0": 4}).packs
+    for table in (pack.target, pack.count, pack.positions):
+        table.fill_(2**24 + 1)
+        assert int(table.flatten()[0]) == 2**24 + 1
+
+
+class Nested(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 4, 3)
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict({"conv1": nn.Conv2d(4, 4, 3), "skip": nn.ModuleDict({"conv1": nn.Conv2d(4, 4, 1)})})
+            for _ in range(2)
+        )
+
+
+@pytest.mark.parametrize(
+    ("glob", "names"),
+    [
+        (
+            "conv*",
+            ["conv1", "blocks.0.conv1", "blocks.0.skip.conv1", "blocks.1.conv1", "blocks.1.skip.conv1"],
+        ),
+        ("blocks.*.conv1", ["blocks.0.conv1", "blocks.1.conv1"]),
+        ("blocks.1.**", ["blocks.1.conv1", "blocks.1.skip.conv1"]),
+        ("**.skip.conv1", ["blocks.0.skip.conv1", "blocks.1.skip.conv1"]),
+        ("blocks.[1-9].*.conv?", ["blocks.1.skip.conv1"]),
+    ],
+)
+def test_a_star_stays_between_dots(glob, names):
+    assert list(TrimmedGroupL1(Nested(), {glob: 2}).keep) == names
+
+
 def test_a_state_that_is_refused_changes_nothing():
     penalty, other = TrimmedGroupL1(mlp(), {"0": 4}), TrimmedGroupL1(mlp(1), {"0": 5})
     other.step.fill_(7)

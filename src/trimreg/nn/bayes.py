@@ -10,7 +10,6 @@ cutting a group of means cuts the group.
 from __future__ import annotations
 
 import math
-from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +17,7 @@ from torch.nn import functional
 
 from .bounded import bounded
 from .copies import conv_arguments, copied_into
+from .resolve import name_matches
 
 #: Coefficients of alpha, alpha^2 and alpha^3 in the approximate negative KL divergence (Kingma 2015).
 KL_COEFFICIENTS = (1.16145124, -1.50204118, 0.58629921)
@@ -270,7 +270,8 @@ def bayesianize(model: nn.Module, names=None, initial_log_alpha: float = -10.0) 
     ----------
     model : nn.Module
     names : None, str or iterable of str
-        Names in ``named_modules``, or patterns such as ``"features.*"``. None: all layers that are exactly
+        Names in ``named_modules``, or globs such as ``"features.*"``
+        (:func:`trimreg.nn.resolve.name_matches`). None: all layers that are exactly
         ``nn.Linear`` or ``nn.Conv2d``. A name that matches nothing, or a layer that cannot be converted, is
         an error when named.
     initial_log_alpha : float
@@ -317,7 +318,7 @@ def _matching(pattern: str, modules: dict[str, nn.Module]) -> list[str]:
                 f"layer {pattern!r} is a {kind}; only nn.Linear and nn.Conv2d can be made Bayesian"
             )
         return [pattern]
-    hits = [n for n, module in modules.items() if fnmatchcase(n, pattern) and type(module) in _BAYESIAN]
+    hits = [n for n, module in modules.items() if name_matches(n, pattern) and type(module) in _BAYESIAN]
     if not hits:
         known = [n for n, module in modules.items() if type(module) in _BAYESIAN]
         raise ValueError(

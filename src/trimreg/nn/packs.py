@@ -65,19 +65,22 @@ class Pack(nn.Module):
         count = self.by_row({name: layer.count for name, layer in layers.items()})
         width = max(count)
 
-        def column(values):
-            return torch.tensor(values, dtype=dtype, device=device)[:, None]
+        # Numbers of groups in double precision, where there is one: float32 cannot count beyond 2^24.
+        counting = dtype if device.type == "mps" else torch.float64
+
+        def column(values, of=counting):
+            return torch.tensor(values, dtype=of, device=device)[:, None]
 
         def table(value, of=dtype):
             return torch.full((row, width), value, dtype=of, device=device)
 
-        positions = torch.arange(width, device=device, dtype=dtype)
+        positions = torch.arange(width, device=device, dtype=counting)
         buffers = {
             "count": column(count),
             "target": column(self.by_row(keep)),
             "fall": column(self.by_row(keep)) - column(count),
-            "alpha": column(self.by_row(alpha)),
-            "rate": column([0.0] * row),
+            "alpha": column(self.by_row(alpha), dtype),
+            "rate": column([0.0] * row, dtype),
             "positions": positions,
             "valid": positions < column(count),
             "first": positions < column(self.by_row(keep)),
@@ -138,7 +141,7 @@ class Pack(nn.Module):
             return False
         if self._squares is None or len(self._squares) < size:
             with torch.inference_mode(False):
-                self._squares = torch.empty(size, dtype=out.dtype)
+                self._squares = torch.empty(size, dtype=out.dtype, device="cpu")
         squares = torch.mul(view, view, out=self._squares[:size].view(view.shape))
         torch.sum(squares, dim=axes, out=out).sqrt_()
         return True

@@ -46,7 +46,9 @@ class TrimmedGroupL1(nn.Module):
         Plain, compiled, or wrapped for data-parallel training.
     keep : dict
         How many groups each layer keeps. A key is a name of ``named_modules``, a glob over such names, or the
-        module itself; layers that are not named are left alone. For an ensemble also one integer a replica.
+        module itself; layers that are not named are left alone. ``"conv*"`` is for the last part of a name,
+        at any depth; in a glob with dots, such as ``"blocks.*.conv1"``, ``*`` stays between two dots, and
+        ``**`` does not. For an ensemble also one integer a replica.
     alpha : float or dict
         Strength, for all layers or by layer. Infinity (the default) is hard: the groups beyond h are zero
         after every step. Then let h come down slowly with ``h_schedule``.
@@ -260,6 +262,12 @@ class TrimmedGroupL1(nn.Module):
     @torch.no_grad()
     def freeze_(self) -> None:
         """Fix the ``keep`` largest groups of each layer, and zero the others. Further steps keep it so."""
+        for name, layer in self.layers.items():
+            if not all(torch.isfinite(slab.tensor()).all() for slab in layer.slabs):
+                raise ValueError(
+                    f"layer {name!r} has weights that are infinite or NaN, so the training diverged; take a "
+                    "smaller learning rate, or go back to a checkpoint"
+                )
         for pack, mask in self._masks():
             pack.kept.copy_(mask)
             pack.mask_()
@@ -293,7 +301,9 @@ class TrimmedGroupL1(nn.Module):
         return h
 
     def _strength(self, pack) -> Tensor:
-        return pack.alpha if self.alpha_schedule is None else pack.alpha * self.alpha_schedule(self.step)
+        if self.alpha_schedule is None:
+            return pack.alpha
+        return pack.alpha * within(self.alpha_schedule, self.step)
 
     def _projected(self, pack, w, r, free) -> Tensor:
         return rules.project(w - self.tau * r, pack.count - free, pack.valid if pack.padded else None)
@@ -310,8 +320,11 @@ class TrimmedGroupL1(nn.Module):
     def _masks(self):
         self._follow()
         for pack in self.packs:
-            now = rules.kept_largest(pack.measure(), pack.target)
-            yield pack, torch.where(self.frozen, pack.kept, now)
+            r = pack.measure()
+            for name, layer in pack.layers.items():
+                if isinstance(layer, ScoredGroups) and not layer.score.value.any():
+                    pack.of(r, name).copy_(layer.norms())  # no step yet: there is nothing else to go by
+            yield pack, torch.where(self.frozen, pack.kept, rules.kept_largest(r, pack.target))
 
     def _follow(self):
         """Go where the model has gone since."""

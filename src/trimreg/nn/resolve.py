@@ -37,6 +37,34 @@ def unwrapped(module: nn.Module) -> nn.Module:
             return module
 
 
+def name_matches(name: str, glob: str) -> bool:
+    """Whether a layer's name matches a glob.
+
+    A glob without a dot is for the last part of the name, at any depth. In one with dots ``*`` stays within a
+    part, and ``**`` stands for any number of parts.
+
+    Examples
+    --------
+    >>> from trimreg.nn.resolve import name_matches
+    >>> name_matches("encoder.0.conv1", "conv*"), name_matches("encoder.0.conv1", "encoder.*.conv1")
+    (True, True)
+    >>> name_matches("encoder.0.skip.conv1", "encoder.*.conv1")
+    False
+    >>> name_matches("encoder.0.skip.conv1", "encoder.**.conv1")
+    True
+    """
+    parts = name.split(".")
+    return _parts_match(parts, glob.split(".")) if "." in glob else fnmatchcase(parts[-1], glob)
+
+
+def _parts_match(parts, globs):
+    if not globs:
+        return not parts
+    if globs[0] == "**":
+        return any(_parts_match(parts[i:], globs[1:]) for i in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], globs[0]) and _parts_match(parts[1:], globs[1:])
+
+
 def named_layers(model: nn.Module) -> dict[str, nn.Module]:
     """``named_modules`` of the model, without the names that compiling adds."""
     found = {}
@@ -49,7 +77,8 @@ def named_layers(model: nn.Module) -> dict[str, nn.Module]:
 def resolve_layers(model: nn.Module, keep, groups="auto") -> dict[str, tuple[LayerGroups, object]]:
     """The layers that ``keep`` names, with their groups and what was asked of each, in the model's order.
 
-    A name or a module outranks a glob; a glob takes the layers whose groups are known.
+    A name or a module outranks a glob; a glob takes the layers whose groups are known, see
+    :func:`name_matches`.
 
     Examples
     --------
@@ -105,7 +134,7 @@ def _match_glob(key, value, layers, what, takes, by_glob):
         for name, module in layers.items()
         # The last projection of attention is a part of its heads, not a layer beside them.
         if name
-        and fnmatchcase(name, key)
+        and name_matches(name, key)
         and takes(module)
         and not isinstance(module, NonDynamicallyQuantizableLinear)
     ]

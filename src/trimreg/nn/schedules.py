@@ -71,7 +71,8 @@ class Ramp:
 
 
 def within(schedule, step):
-    """What a schedule says at a step, held between 0 and 1: a size must not fall below the one to keep.
+    """What a schedule says at a step, held between 0 and 1: a size must not fall below the one to keep, nor a
+    strength below 0. NaN counts as 0, for a device is not asked what it has.
 
     Examples
     --------
@@ -83,4 +84,6 @@ def within(schedule, step):
     fraction = schedule(step)
     if isinstance(schedule, (Ramp, Constant)):
         return fraction
-    return fraction.clamp(0.0, 1.0) if isinstance(fraction, torch.Tensor) else min(max(fraction, 0.0), 1.0)
+    if isinstance(fraction, torch.Tensor):
+        return fraction.nan_to_num(nan=0.0).clamp(0.0, 1.0)
+    return min(max(fraction, 0.0), 1.0) if fraction == fraction else 0.0
