@@ -229,7 +229,7 @@ def test_no_variance_means_no_noise_and_no_nan(dtype):
     assert torch.isfinite(variance.grad).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_cut_groups_are_exactly_zero_and_have_zero_gradient_of_the_spread(dtype):
     linear = BayesLinear(4, 3, dtype=dtype, initial_log_alpha=-1.0)
     conv = BayesConv2d(1, 3, 3, dtype=dtype, initial_log_alpha=-1.0)
@@ -291,6 +291,64 @@ def test_under_autocast_the_variance_is_that_of_float32(low):
     assert abs(y.float().std().item() / math.hypot(deviation, rounding) - 1) < 0.1
     y.float().square().sum().backward()
     assert torch.isfinite(layer.weight.grad).all()
+
+
+HALF = [torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("log_alpha", [-1.0, -10.0])
+@pytest.mark.parametrize("scale", [1.0, 0.01, 0.001])
+def test_layers_in_half_precision_have_the_deviation_of_float32(dtype, log_alpha, scale):
+    form = {"bias": False, "dtype": dtype, "initial_log_alpha": log_alpha}
+    signs = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=dtype)  # the mean is 0: its rounding is no noise
+    deviation = 2 * scale * math.exp(log_alpha / 2)
+    for layer, x in [
+        (BayesLinear(4, 3, **form), signs.expand(4000, 4)),
+        (BayesConv2d(4, 3, 1, **form), signs.reshape(4, 1, 1).expand(4000, 4, 1, 1)),
+    ]:
+        with torch.no_grad():
+            layer.weight.fill_(scale)
+        y = layer(x)
+        assert y.dtype == dtype
+        assert abs(y.float().std().item() / deviation - 1) < 0.05
+        y.float().square().mean().backward()
+        # E y^2 = 3 * 4 alpha phi^2 / 3 at mean 0: its slope in log_alpha is alpha phi^2 / 3 an entry.
+        expected = math.exp(log_alpha) * scale**2 / 3
+        if expected > 1e-6:  # else float16 has no such gradient
+            torch.testing.assert_close(
+                layer.log_alpha.grad.float(),
+                torch.full_like(layer.log_alpha, expected).float(),
+                rtol=0.1,
+                atol=0,
+            )
+        assert torch.isfinite(layer.weight.grad).all()
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_layers_in_half_precision_under_autocast(dtype):
+    layer = BayesLinear(4, 3, bias=False, dtype=dtype, initial_log_alpha=-1.0)
+    with torch.no_grad():
+        layer.weight.fill_(0.001)
+    x = torch.tensor([1.0, -1.0, 1.0, -1.0]).expand(4000, 4)
+    for low in HALF:
+        with torch.autocast("cpu", dtype=low):
+            y = layer(x)
+        assert y.dtype == low
+        assert abs(y.float().std().item() / (0.002 * math.exp(-0.5)) - 1) < 0.05
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_full_precision_draws_as_it_did(dtype):
+    layer = spread_log_alpha(BayesLinear(4, 3, dtype=dtype))
+    x = torch.randn(5, 4, dtype=dtype)
+    state = torch.get_rng_state()
+    y = layer(x)
+    torch.set_rng_state(state)
+    variance = functional.linear(x.square(), layer.log_alpha.clamp(max=0).exp() * layer.weight.square())
+    mean = functional.linear(x, layer.weight, layer.bias)
+    assert layer.weight_variance().dtype == dtype
+    assert torch.equal(y, with_noise(mean, variance))
 
 
 @pytest.mark.filterwarnings(
@@ -402,6 +460,54 @@ def test_bayesianize_refuses_what_it_cannot_convert():
     with pytest.raises(ValueError, match="initial_log_alpha"):
         bayesianize(model, initial_log_alpha=1.0)
     assert type(model.head["first"]) is nn.Linear
+
+
+@pytest.mark.parametrize("names", [None, "*", "a", ["a", "b"]])
+def test_bayesianize_refuses_a_weight_of_two_layers(names):
+    model = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3), "c": nn.Linear(3, 2)})
+    model["b"].weight = model["a"].weight
+    with pytest.raises(ValueError, match=r"layer 'a': weight is shared: it is 'a.weight' and 'b.weight'"):
+        bayesianize(model, names=names)
+    assert type(model["c"]) is nn.Linear
+    assert type(bayesianize(model, names="c")["c"]) is BayesLinear
+
+
+def test_bayesianize_refuses_the_weight_of_an_embedding():
+    model = nn.ModuleDict({"table": nn.Embedding(7, 3), "head": nn.Linear(3, 7)})
+    model["head"].weight = model["table"].weight
+    with pytest.raises(ValueError, match=r"'head'.* 'table.weight' and 'head.weight'"):
+        bayesianize(model)
+
+
+@pytest.mark.parametrize("lazy", [lambda: nn.LazyLinear(2), lambda: nn.LazyConv2d(2, 1)])
+def test_bayesianize_refuses_a_lazy_layer_until_it_has_run(lazy):
+    model = nn.Sequential(nn.Linear(3, 3), lazy())
+    for names in (None, "1", "?"):
+        with pytest.raises(ValueError, match=r"layer '1' is lazy .* run the model once"):
+            bayesianize(model, names=names)
+    assert type(model[0]) is nn.Linear
+    assert type(bayesianize(model, names="0")[0]) is BayesLinear
+    model.eval()(torch.ones(3, 5, 3))
+    bayesianize(model, names="1")
+    assert type(model[1]) in (BayesLinear, BayesConv2d)
+
+
+def test_bayesianize_leaves_frozen_layers_as_they_are():
+    def network():
+        model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+        model[0].requires_grad_(False)
+        return model
+
+    for names in (None, "*", ["*", "2"]):
+        model = bayesianize(network(), names=names)
+        assert [type(layer) for layer in model] == [nn.Linear, nn.ReLU, BayesLinear]
+    model = network()
+    for names in ("0", ["2", "0"], ["*", "0"]):
+        with pytest.raises(ValueError, match="layer '0': weight is frozen"):
+            bayesianize(model, names=names)
+    assert type(model[2]) is nn.Linear
+    with pytest.raises(ValueError, match=r"\['0', '2'\] are frozen"):
+        bayesianize(model.requires_grad_(False))
 
 
 def test_plain_layers_hold_the_means_apart():

@@ -11,10 +11,12 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from trimreg.nn import serialize
+from trimreg.nn import architecture, serialize
+from trimreg.nn.architecture import describe, rebuild
 from trimreg.nn.exporting import export
 from trimreg.nn.penalty import TrimmedGroupL1
-from trimreg.nn.serialize import describe, load, rebuild, save
+from trimreg.nn.serialize import load, save, to_onnx
+from trimreg.nn.tracing import tensors_in
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +114,20 @@ def test_attention_and_embeddings_come_back(tmp_path):
         nn.Dropout(0.1),
         nn.Flatten(2),
         nn.Identity(),
+        nn.ConvTranspose2d(3, 4, 3, 2, 1, output_padding=1, bias=False),
+        nn.ConvTranspose2d(3, 6, 3, groups=3, dilation=2),
+        nn.RMSNorm((6, 6), eps=0.1),
+        nn.RMSNorm(6, elementwise_affine=False),
+        nn.Upsample(4),
+        nn.Upsample(scale_factor=(2, 1.5), mode="bilinear", align_corners=True),
+        nn.Upsample(scale_factor=2, mode="nearest-exact"),
+        nn.UpsamplingNearest2d(scale_factor=2),
+        nn.ZeroPad2d((1, 2, 0, 3)),
+        nn.ConstantPad2d(1, 0.5),
+        nn.ReflectionPad2d(2),
+        nn.PixelUnshuffle(2),
+        nn.GLU(3),
+        nn.Unflatten(3, (2, 3)),
     ],
     ids=lambda layer: type(layer).__name__,
 )
@@ -121,6 +137,32 @@ def test_layers_come_back_with_their_arguments(layer):
     again = rebuild(config, traced.state_dict())
     x = torch.randn(2, 3, 6, 6)
     assert torch.equal(again(x.clone()), traced(x.clone()))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        lambda x: x**2 + 2**x,
+        lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
+        lambda x: x * (x > 0) + (x <= 1) * (x != 0) * (x < 5),
+        lambda x: torch.where(torch.ge(x, 0), x, x * 0.1).masked_fill(x.eq(0), 3.0),
+        lambda x: F.interpolate(x, scale_factor=2, mode="nearest-exact"),
+        lambda x: F.interpolate(x, size=(5, 4), mode="bilinear", align_corners=False),
+        lambda x: F.pad(x, (1, 0, 2, 0), value=float("-inf")),
+        lambda x: F.rms_norm(x, (6,), eps=0.1),
+        lambda x: torch.sum(torch.stack([x, x.abs().sqrt()], 1), dim=1),
+    ],
+    ids=["pow", "norm", "compare", "where", "nearest", "bilinear", "pad", "rms_norm", "stack"],
+)
+def test_steps_come_back(steps, tmp_path):
+    class Steps(nn.Module):
+        def forward(self, x):
+            return steps(x)
+
+    traced = fx.symbolic_trace(Steps())
+    save(traced, tmp_path / "net")
+    x = torch.randn(2, 3, 6, 6)
+    assert torch.equal(load(tmp_path / "net")(x), traced(x))
 
 
 def test_every_type_of_number_comes_back(tmp_path):
@@ -169,15 +211,25 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 def test_what_cannot_be_saved_is_named(tmp_path):
     with pytest.raises(ValueError, match="Linear has no graph"):
         save(nn.Linear(2, 2), tmp_path / "net")
-    with pytest.raises(ValueError, match="layer '0' is a Upsample"):
-        save(fx.symbolic_trace(nn.Sequential(nn.Upsample(4))), tmp_path / "net")
+    instead = r".*to_onnx\(path\) instead, or torch.save its state_dict\(\)"
+    with pytest.raises(ValueError, match=f"layer '0' is a Fold, which cannot be saved{instead}"):
+        save(fx.symbolic_trace(nn.Sequential(nn.Fold(4, 2))), tmp_path / "net")
 
-    class Fourier(nn.Module):
+    class Step(nn.Module):
+        def __init__(self, step):
+            super().__init__()
+            self.step = step
+
         def forward(self, x):
-            return torch.fft.fft(x)
+            return self.step(x)
 
-    with pytest.raises(ValueError, match="fft"):
-        save(fx.symbolic_trace(Fourier()), tmp_path / "net")
+    for step, message in [
+        (torch.fft.fft, "calls fft_fft, which cannot be saved"),
+        (lambda x: x.bernoulli(), "calls the method 'bernoulli', which cannot be saved"),
+        (lambda x: torch.softmax(x, 1, dtype=torch.float64), "step 'softmax': an argument of type dtype"),
+    ]:
+        with pytest.raises(ValueError, match=message + instead):
+            save(fx.symbolic_trace(Step(step)), tmp_path / "net")
     assert not os.listdir(tmp_path)
 
 
@@ -228,6 +280,13 @@ EVIL = "__import__('os').abort()"
         _set("modules", "0.weight", {"kind": "ReLU", "arguments": {}}),
         _set("modules", None),
         _set("tensors", {"missing": "buffer"}),
+        _set("tensors", {"0.weight": "parameter"}),
+        _set("tied", {"0.weight": "missing"}),
+        _set("tied", {"missing": "0.weight"}),
+        _set("tied", {"0.weight": "0.bias"}),
+        _set("tied", {"forward": "0.weight"}),
+        _set("tied", {"0.__class__": "0.weight"}),
+        _set("tied", ["0.weight"]),
         _set("steps", 1, "op", "call_function"),
         _set("steps", 1, "target", "nothing"),
         _set("steps", 0, "target", EVIL),
@@ -265,6 +324,8 @@ def test_hostile_descriptions_are_refused(spoil):
         ("call_function", "getattr", ["__class__"]),
         ("call_function", "getattr", []),
         ("get_attr", "__class__", []),
+        ("get_attr", "0.__class__", []),
+        ("get_attr", "0", []),
         ("call_module", "forward", []),
         ("placeholder", "x", []),
         ("root", "x", []),
@@ -340,9 +401,9 @@ def test_damaged_files_are_refused(tmp_path):
 
 
 def test_names_of_functions_are_one_to_one():
-    for name, function in serialize.FUNCTIONS.items():
-        assert serialize.FUNCTIONS[serialize.NAME_OF_FUNCTION[function]] is function, name
-    assert serialize.NAME_OF_FUNCTION[operator.add] == "operator.add"
+    for name, function in architecture.FUNCTIONS.items():
+        assert architecture.FUNCTIONS[architecture.NAME_OF_FUNCTION[function]] is function, name
+    assert architecture.NAME_OF_FUNCTION[operator.add] == "operator.add"
 
 
 # -- ONNX -------------------------------------------------------------------------------------------------
@@ -362,3 +423,76 @@ def test_onnx_runs_equal_for_any_number_of_samples(tmp_path):
             want = small.model(x)
         (got,) = session.run(None, {entry.name: x.numpy()})
         assert (torch.from_numpy(got) - want).abs().max() <= 1e-5 * want.abs().max()
+
+
+class Mixed(nn.Module):
+    """A network that takes other things beside a tensor."""
+
+    def __init__(self, steps):
+        super().__init__()
+        self.layer, self.steps = nn.Linear(3, 2), steps
+
+    def forward(self, x, *more):
+        return self.steps(self.layer, x, *more)
+
+
+def _several(steps):
+    class Several(Mixed):
+        def forward(self, x, more):
+            return self.steps(self.layer, x, more)
+
+    return Several(steps)
+
+
+def _single(steps):
+    class Single(Mixed):
+        def forward(self, x):
+            return self.steps(self.layer, x)
+
+    return Single(steps)
+
+
+X = torch.linspace(-1, 1, 12).reshape(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "example", "inputs"),
+    [
+        (_several(lambda f, x, none: f(x)), (X, None), 1),
+        (_several(lambda f, x, c: f(x) * c), (X, 2.0), 1),
+        (_several(lambda f, x, c: f(x) * c), (X, 3), 1),
+        (_several(lambda f, x, y: f(x) + y["a"]), (X, {"a": X[:, :2]}), 2),
+        (_single(lambda f, xs: f(xs[0]) + f(xs[1])), ([X, X],), 2),
+        (_single(lambda f, xs: f(xs[0]) + f(xs[1][0])), ((X, [X + 1]),), 2),
+        (_single(lambda f, named: f(named["x"])), {"x": X}, 1),
+        (Mixed(lambda f, x, *more: f(x) + f(more[0])), (X, X + 1), 2),
+    ],
+    ids=["None", "float", "int", "dict last", "list", "nested", "dict", "any number"],
+)
+def test_onnx_of_inputs_that_are_no_tensors(model, example, inputs, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    small = export(model, None, example, repeats=0)
+    small.to_onnx(tmp_path / "net.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    given = tensors_in(small.example)
+    names = [entry.name for entry in session.get_inputs()]
+    assert len(names) == len(given) == inputs
+    with torch.no_grad():
+        want = small.model(*small.example)
+    (got,) = session.run(None, {name: x.numpy() for name, x in zip(names, given, strict=True)})
+    torch.testing.assert_close(torch.from_numpy(got), want)
+    shorter = {name: x[:3].numpy() for name, x in zip(names, given, strict=True)}
+    torch.testing.assert_close(torch.from_numpy(session.run(None, shorter)[0]), want[:3])
+
+
+def test_an_input_that_onnx_cannot_take_is_named(tmp_path):
+    pytest.importorskip("onnxscript")
+
+    class Settings:
+        scale = 2.0
+
+    model = _several(lambda f, x, more: f(x) * more["how"].scale)
+    with pytest.raises(TypeError, match=r"the input more\['how'\] is a Settings, which ONNX cannot take"):
+        to_onnx(model, (X, {"how": Settings()}), tmp_path / "net.onnx")
+    assert not os.listdir(tmp_path)

@@ -4,10 +4,12 @@ import copy
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.nn import functional as F
 
+from trimreg.nn import serialize
 from trimreg.nn.bayes import BayesLinear
+from trimreg.nn.cost import parameters
 from trimreg.nn.exporting import export
 from trimreg.nn.penalty import TrimmedGroupL1
 from trimreg.nn.serialize import load
@@ -148,6 +150,56 @@ def test_layers_with_one_weight_stay_tied():
     small = exported(model, {"4": 5}, torch.randn(4, 6))
     assert small.report.parameters == (62, 60)
     assert small.model.get_parameter("2.weight") is small.model.get_parameter("0.weight")
+
+
+@pytest.mark.parametrize("read_first", [False, True])
+def test_a_table_that_is_read_as_the_last_weight_as_well_is_saved_once(read_first, tmp_path):
+    def steps(m, x):
+        weight = m.e.weight if read_first else None
+        h = m.b(m.e(x))
+        return F.linear(h, weight if read_first else m.e.weight)
+
+    model = Net(steps, e=nn.Embedding(20, 8), b=nn.Linear(8, 8))
+    x = torch.randint(20, (4, 9))
+    small = exported(model, {"b": 4}, x)
+    small.save(tmp_path / "net")
+    again = load(tmp_path / "net")
+    with torch.no_grad():
+        assert torch.equal(again(x), small.model(x))
+        again.get_parameter("e.weight").mul_(2)  # in both places
+        small.model.get_parameter("e.weight").mul_(2)
+        assert torch.equal(again(x), small.model(x))
+    assert [name for name, _ in again.named_parameters()] == ["e.weight", "b.weight", "b.bias"]
+
+
+def test_layers_with_one_weight_are_tied_after_loading(tmp_path):
+    model = nn.Sequential(nn.Embedding(20, 6), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 20, bias=False))
+    model[3].weight = model[0].weight
+    x = torch.randint(20, (4, 9))
+    small = exported(model, {"1": 5}, x)
+    small.save(tmp_path / "net")
+    again = load(tmp_path / "net")
+    with torch.no_grad():
+        assert torch.equal(again(x), small.model(x))
+    assert again.get_parameter("3.weight") is again.get_parameter("0.weight")
+    assert parameters(again) == parameters(small.model)
+    written, _ = serialize._unpacked((tmp_path / "net").read_bytes())
+    assert "0.weight" in written
+    assert "3.weight" not in written
+
+
+def test_a_weight_that_a_function_reads_under_another_name_is_tied_after_loading(tmp_path):
+    root = nn.ModuleDict({"a": nn.Linear(6, 6), "b": nn.ParameterDict()})
+    root["b"]["weight"] = root["a"].weight
+    graph = fx.Graph()
+    hidden = graph.call_module("a", (graph.placeholder("x"),))
+    graph.output(graph.call_function(F.linear, (hidden, graph.get_attr("b.weight"))))
+    model = fx.GraphModule(root, graph)
+    serialize.save(model, tmp_path / "net")
+    again = load(tmp_path / "net")
+    x = torch.randn(4, 6)
+    assert torch.equal(again(x), model(x))
+    assert again.get_parameter("b.weight") is again.get_parameter("a.weight")
 
 
 def test_a_norm_without_weights_that_is_called_twice_stays_whole():

@@ -76,7 +76,8 @@ def with_noise(mean: Tensor, variance: Tensor) -> Tensor:
 
     The square root has no finite slope at 0, so it is taken of ``variance + tiny`` less ``sqrt(tiny)``, where
     tiny is the least normal number of the type: a power of 4, hence exactly 0 at variance 0, with slope
-    finite and multiplied by the zero slope of the variance.
+    finite and multiplied by the zero slope of the variance. In float16 ``sqrt(tiny)`` is 0.008, which hides
+    smaller deviations: give the variance in float32, also to means in half precision.
 
     Examples
     --------
@@ -88,6 +89,10 @@ def with_noise(mean: Tensor, variance: Tensor) -> Tensor:
     tiny = torch.finfo(variance.dtype).tiny
     deviation = (variance + tiny).sqrt() - math.sqrt(tiny)
     return torch.addcmul(mean, deviation.to(mean.dtype), torch.randn_like(mean))
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 class Bayesian:
@@ -104,8 +109,12 @@ class Bayesian:
         return bounded(self.log_alpha, high=0.0)
 
     def weight_variance(self) -> Tensor:
-        r"""The posterior variance :math:`\alpha\phi^2` of every weight."""
-        return self.bounded_log_alpha().exp() * self.weight.square()
+        r"""The posterior variance :math:`\alpha\phi^2` of every weight, at least in float32.
+
+        In float16 it is 0 for most weights.
+        """
+        log_alpha, weight = self.bounded_log_alpha(), self.weight
+        return _at_least_float32(log_alpha).exp() * _at_least_float32(weight).square()
 
     def sampled_weight(self) -> Tensor:
         r"""A fresh draw of the weights, :math:`\phi(1 + \sqrt\alpha\,\varepsilon)`, differentiable."""
@@ -114,8 +123,8 @@ class Bayesian:
 
     def kl(self) -> Tensor:
         """The sum of :func:`log_uniform_kl` over the entries, at least in float32; one number a replica."""
-        at_least = torch.promote_types(self.log_alpha.dtype, torch.float32)
-        return log_uniform_kl(self.bounded_log_alpha().to(at_least)).flatten(self.replica_axes).sum(-1)
+        log_alpha = _at_least_float32(self.bounded_log_alpha())
+        return log_uniform_kl(log_alpha).flatten(self.replica_axes).sum(-1)
 
     def kl_entries(self) -> int:
         """How many entries :meth:`kl` sums over."""
@@ -124,9 +133,10 @@ class Bayesian:
     def _noisy(self, mean: Tensor, x: Tensor, response) -> Tensor:
         """Local reparameterization: ``response(x^2, weight variance)`` is the variance of the output."""
         variance = self.weight_variance()
-        if not _loses_small_numbers(x.device.type):
+        half = variance.dtype != self.weight.dtype
+        if not half and not _loses_small_numbers(x.device.type):
             return with_noise(mean, response(x.square(), variance))
-        # In the type of the weights, also under autocast: alpha phi^2 x^2 soon is 0 in float16.
+        # In float32 at least, also under autocast: alpha phi^2 x^2 soon is 0 in float16.
         with torch.autocast(x.device.type, enabled=False):
             return with_noise(mean, response(x.to(variance.dtype).square(), variance))
 
@@ -257,7 +267,8 @@ def kl_loss(model: nn.Module, n: int, kl: str = "1/N") -> Tensor:
     raise ValueError(f'kl must be "1/N" or "paper"; got {kl!r}')
 
 
-_BAYESIAN = {nn.Linear: BayesLinear, nn.Conv2d: BayesConv2d}
+_LAZY = {nn.LazyLinear: BayesLinear, nn.LazyConv2d: BayesConv2d}  # to be chosen, and refused by name
+_BAYESIAN = {nn.Linear: BayesLinear, nn.Conv2d: BayesConv2d, **_LAZY}
 
 
 def bayesianize(model: nn.Module, names=None, initial_log_alpha: float = -10.0) -> nn.Module:
@@ -273,7 +284,9 @@ def bayesianize(model: nn.Module, names=None, initial_log_alpha: float = -10.0) 
         Names in ``named_modules``, or globs such as ``"features.*"``
         (:func:`trimreg.nn.resolve.name_matches`). None: all layers that are exactly
         ``nn.Linear`` or ``nn.Conv2d``. A name that matches nothing, or a layer that cannot be converted, is
-        an error when named.
+        an error when named. A frozen layer (whose weight has ``requires_grad=False``) stays as it is, and is
+        an error when named in full. A layer that shares its weight with another is an error: the weight
+        would have two posteriors. So is a lazy layer that has not run yet.
     initial_log_alpha : float
 
     Examples
@@ -290,23 +303,53 @@ def bayesianize(model: nn.Module, names=None, initial_log_alpha: float = -10.0) 
     _check_log_alpha(initial_log_alpha)
     modules = dict(model.named_modules())
     if names is None:
-        chosen = {name: module for name, module in modules.items() if type(module) in _BAYESIAN}
+        chosen = [name for name, module in modules.items() if type(module) in _BAYESIAN]
         if not chosen:
             raise ValueError(f"{type(model).__name__} has no nn.Linear or nn.Conv2d layer to make Bayesian")
+        names = ()
     else:
-        chosen = {}
-        for pattern in [names] if isinstance(names, str) else names:
-            hits = _matching(pattern, modules)
-            chosen |= {name: modules[name] for name in hits}
-    for name, module in chosen.items():
-        if not isinstance(module._parameters.get("weight"), nn.Parameter):
-            raise ValueError(
-                f"the weight of layer {name!r} is computed (pruned or normalized); undo that first"
-            )
-    for module in chosen.values():
+        names = [names] if isinstance(names, str) else list(names)
+        chosen = [name for pattern in names for name in _matching(pattern, modules)]
+    convert = [name for name in dict.fromkeys(chosen) if _convertible(name, modules[name], name in names)]
+    if chosen and not convert:
+        raise ValueError(f"the layers {chosen} are frozen (requires_grad is False); train one of them")
+    _refuse_shared(convert, modules)
+    for name in convert:
+        module = modules[name]
         module.__class__ = _BAYESIAN[type(module)]
         module._start_posterior(initial_log_alpha)
     return model
+
+
+def _convertible(name: str, module: nn.Module, named: bool) -> bool:
+    """Whether a layer is to be converted: not if it is frozen. What cannot be is an error that says why."""
+    weight = module._parameters.get("weight")
+    if not isinstance(weight, nn.Parameter):
+        raise ValueError(f"the weight of layer {name!r} is computed (pruned or normalized); undo that first")
+    if type(module) in _LAZY:
+        raise ValueError(
+            f"layer {name!r} is lazy and has no weights yet; run the model once on a batch first"
+        )
+    if named and not weight.requires_grad:
+        raise ValueError(
+            f"layer {name!r}: weight is frozen (requires_grad is False); train it or leave the layer out"
+        )
+    return weight.requires_grad
+
+
+def _refuse_shared(names: list[str], modules: dict[str, nn.Module]) -> None:
+    """A weight of two layers would have two spreads, and its divergence would count twice."""
+    places = {}
+    for name, module in modules.items():
+        for attribute, parameter in module._parameters.items():
+            places.setdefault(id(parameter), []).append(f"{name}.{attribute}" if name else attribute)
+    for name in names:
+        shared = places[id(modules[name].weight)]
+        if len(shared) > 1:
+            raise ValueError(
+                f"layer {name!r}: weight is shared: it is {' and '.join(map(repr, shared))}, and can have "
+                "only one posterior; untie them, or leave these layers out with names="
+            )
 
 
 def _matching(pattern: str, modules: dict[str, nn.Module]) -> list[str]:

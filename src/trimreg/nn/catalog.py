@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ from . import slim
 
 LINEAR = (nn.Linear,)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 #: Entry by entry: a channel that is constant stays so, and no channel sees another.
 POINTWISE_MODULES = (
@@ -26,6 +27,14 @@ POOLINGS = (
     nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
     nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d,
     nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d,
+)  # fmt: skip
+#: Channel by channel over space as well: larger images. Padding with zeros leaves only zeros constant.
+RESIZINGS = (
+    nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d,
+    nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d,
+    nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReflectionPad3d,
+    nn.ReplicationPad1d, nn.ReplicationPad2d, nn.ReplicationPad3d,
+    nn.CircularPad1d, nn.CircularPad2d, nn.CircularPad3d,
 )  # fmt: skip
 #: They mix all channels in a way that needs every one of them.
 MIXING_MODULES = (
@@ -44,10 +53,10 @@ _ROLES = {
         feature_alpha_dropout exp sin cos erf neg abs square clamp clamp_ clone detach contiguous
         """,
     "binary": "add add_ sub sub_ mul mul_ div truediv maximum minimum",
-    "pool": """
+    "spatial": """
         max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d
         adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
-        adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+        adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d interpolate pad
         """,
     "reshape": "flatten view reshape squeeze",
     "mixing": "softmax log_softmax layer_norm",
@@ -93,7 +102,8 @@ METHODS = {name for name in _ROLE_OF_NAME if hasattr(torch.Tensor, name)} | {
 MODULES = {
     kind.__name__: kind
     for kind in (
-        *LINEAR, *CONVOLUTIONS, *BATCH_NORMS, *POINTWISE_MODULES, *POOLINGS, *MIXING_MODULES, *OTHER_MODULES,
+        *LINEAR, *CONVOLUTIONS, *BATCH_NORMS, *POINTWISE_MODULES, *POOLINGS, *RESIZINGS, *MIXING_MODULES,
+        *OTHER_MODULES,
     )
 }  # fmt: skip
 
@@ -106,11 +116,12 @@ def role_of_module(module: nn.Module) -> str | None:
         depthwise = module.groups == module.in_channels == module.out_channels
         return "mix" if module.groups == 1 else "depthwise" if depthwise else "grouped"
     if kind in POOLINGS:
-        return None if getattr(module, "return_indices", False) else "pool"
+        return None if getattr(module, "return_indices", False) else "spatial"
     for role, kinds in (
         ("mix", (*LINEAR, nn.modules.linear.NonDynamicallyQuantizableLinear)),
         ("norm", BATCH_NORMS),
         ("pointwise", POINTWISE_MODULES),
+        ("spatial", RESIZINGS),
         ("plane", (slim.Plane,)),
         ("mixing", (*MIXING_MODULES, *SLIM_MODULES)),
         ("reshape", (nn.Flatten,)),
@@ -144,6 +155,37 @@ def role_of_call(target) -> str | None:
         "operator.getitem": "item",
     }
     return special.get(name) or _ROLE_OF_NAME.get(name.split(".")[1])
+
+
+def call_name(node) -> str:
+    """The name of the function or method that a step calls."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+def reads_shape(node) -> bool:
+    """Whether a step gives all sizes of a tensor: ``x.shape``, ``x.size()``."""
+    if node.op == "call_method":
+        return node.target == "size" and len(node.args) == 1
+    return node.op == "call_function" and node.target is getattr and node.args[1] == "shape"
+
+
+def spatial_axes(node, module: nn.Module | None, rank: int) -> int | None:
+    """How many of the last axes a spatial step works on, of a tensor of ``rank`` axes; None if that is not
+    written in the graph.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from trimreg.nn.catalog import spatial_axes
+    >>> spatial_axes(None, nn.MaxPool2d(2), 4), spatial_axes(None, nn.Upsample(scale_factor=2), 5)
+    (2, 3)
+    """
+    name = (type(module).__name__ if module is not None else call_name(node)).lower()
+    if name == "pad":
+        sizes = node.args[1] if len(node.args) > 1 else node.kwargs.get("pad")
+        return len(sizes) // 2 if isinstance(sizes, (tuple, list)) else None
+    named = re.search(r"(pool|pad)(\d)d", name)
+    return int(named[2]) if named else rank - 2
 
 
 def may_alias(node, module: nn.Module | None) -> bool:

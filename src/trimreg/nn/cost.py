@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from dataclasses import asdict, dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from .masking import moved
+from .slim import SlimAttention
+from .tracing import tensors_in
 
 
 def parameters(model: nn.Module) -> int:
@@ -41,10 +44,45 @@ def index_entries(model: nn.Module) -> int:
     return sum(b.numel() for b in buffers)
 
 
-def macs(model: nn.Module, inputs: tuple) -> int:
-    """Multiply-accumulates of matrix products, convolutions and attention for one sample.
+def _recurrent(x, weights) -> int:
+    """Operations of a recurrent layer: each weight matrix is multiplied with every step of every sample."""
+    return 2 * math.prod(x[:-1]) * sum(math.prod(shape) for shape in weights if len(shape) == 2)
 
-    By PyTorch's own counter (two operations each) over the whole example, divided by its first axis.
+
+def _bilinear(x, weight, *_, **__) -> int:
+    """Operations of ``nn.Bilinear``, read as a linear layer of the products of the entries of two inputs."""
+    return 2 * x[0] * math.prod(weight)
+
+
+_aten = torch.ops.aten
+#: Operations for which PyTorch's counter has no formula, by the shapes of their arguments.
+_FORMULAS = {
+    _aten.mkldnn_rnn_layer: lambda x, of_input, of_state, *_, **__: _recurrent(x, [of_input, of_state]),
+    _aten._cudnn_rnn: lambda x, weights, *_, **__: _recurrent(x, weights),
+    _aten._trilinear: _bilinear,
+    _aten.mv: lambda matrix, vector, **_: 2 * math.prod(matrix),
+    _aten.addmv: lambda start, matrix, vector, **_: 2 * math.prod(matrix),
+    _aten.dot: lambda one, two, **_: 2 * math.prod(one),
+    _aten.addbmm: lambda start, one, two, **_: 2 * math.prod(one) * two[-1],
+}
+
+#: Layers that take one sample without a batch axis as well, and how many axes it has.
+_AXES_OF_A_SAMPLE = (
+    ((nn.Linear, nn.Bilinear), 1),
+    ((nn.Conv1d, nn.ConvTranspose1d), 2),
+    ((nn.Conv2d, nn.ConvTranspose2d), 3),
+    ((nn.Conv3d, nn.ConvTranspose3d), 4),
+    ((nn.RNNBase, nn.MultiheadAttention, SlimAttention), 2),
+)
+
+
+def macs(model: nn.Module, inputs: tuple) -> int:
+    """Multiply-accumulates of matrix products, convolutions, recurrent layers and attention for one sample.
+
+    By PyTorch's own counter (two operations each) over the whole example, divided by its number of samples.
+    That is the first axis of the first tensor, unless a layer tells otherwise: a ``Linear`` that is given
+    a vector, or a ``Conv2d`` an image of three axes, has one sample, and a recurrent layer or attention with
+    ``batch_first=False`` has its samples along the second axis.
 
     Examples
     --------
@@ -53,21 +91,54 @@ def macs(model: nn.Module, inputs: tuple) -> int:
     >>> from trimreg.nn.cost import macs
     >>> macs(nn.Linear(784, 300), (torch.zeros(10, 784),))
     235200
+    >>> macs(nn.LSTM(6, 7, batch_first=True), (torch.zeros(10, 9, 6),))  # 9 steps, 4 * 7 * (6 + 7) each
+    3276
     """
     training = {module: module.training for module in model.modules()}
     fused = torch.backends.mha.get_fastpath_enabled()
+    example = next((x for x in tensors_in(inputs) if x.dim() and len(x)), None)
+    told = []  # numbers of samples, by the layers that tell
+    handles = _listening(model, example, told)
     model.eval()
     try:
         # Attention in its parts: what is fused has no formula on every device.
         torch.backends.mha.set_fastpath_enabled(False)
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        counter = FlopCounterMode(display=False, custom_mapping=_FORMULAS)
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
             model(*moved(inputs))
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
+        for handle in handles:
+            handle.remove()
         for module, mode in training.items():
             module.training = mode
-    samples = next((x.shape[0] for x in inputs if isinstance(x, torch.Tensor) and x.dim() and len(x)), 1)
+    samples = told[0] if told else 1 if example is None else len(example)
     return round(counter.get_total_flops() / 2 / samples)
+
+
+def _listening(model: nn.Module, example: Tensor | None, told: list[int]) -> list:
+    """Hooks that note in ``told`` how many samples the example has, where that is not its first axis."""
+
+    def listener(axes):
+        def note(module, arguments, named):
+            x = next(iter((*arguments, *named.values())), None)
+            if not isinstance(x, Tensor):  # a packed sequence has no batch axis, and tells nothing
+                return
+            # A layer may see less than the network, one sample after another: then it has fewer axes.
+            if x.dim() == axes and example.dim() <= axes:
+                told.append(1)
+            second = x.dim() == axes + 1 and not getattr(module, "batch_first", True)
+            if second and x.shape[:2] == example.shape[:2]:
+                told.append(x.shape[1])
+
+        return note
+
+    return [
+        module.register_forward_pre_hook(listener(axes), with_kwargs=True)
+        for module in (model.modules() if example is not None else ())
+        for kinds, axes in _AXES_OF_A_SAMPLE
+        if isinstance(module, kinds)
+    ]
 
 
 def latency(models: list[nn.Module], inputs: tuple, repeats: int = 30) -> list[float]:
@@ -82,7 +153,7 @@ def latency(models: list[nn.Module], inputs: tuple, repeats: int = 30) -> list[f
     True
     """
     inputs = moved(inputs)
-    device = next((x.device for x in inputs if isinstance(x, torch.Tensor)), torch.device("cpu"))
+    device = next((x.device for x in tensors_in(inputs)), torch.device("cpu"))
 
     def wait():
         if device.type == "cuda":

@@ -3,7 +3,9 @@
 That package (G. Fang et al., "DepGraph: towards any structural pruning", CVPR 2023) finds which channels of
 which layers must be cut together from one run of the network. It says what hangs together, not whether
 cutting changes the output: biases of cut channels and scattered flattened inputs are cut along, wrongly. So
-every channel is checked first, and every layer after it was cut.
+every channel is checked first, and every layer after it was cut. Nor does its walk through the graph always
+end: where it counts the channels of nested concatenations wrongly, the indices grow for ever. So the steps
+of a walk are counted.
 """
 
 from __future__ import annotations
@@ -14,13 +16,29 @@ import warnings
 import torch
 from torch import nn
 
+from .catalog import BATCH_NORMS, CONVOLUTIONS, LINEAR, MIXING_MODULES
 from .masking import Asked, moved
 from .shrink import Kept
 from .spaces import ExportError
-from .tracing import TOLERANCE, relative_difference
+from .tracing import TOLERANCE, first_line, relative_difference, tensors_in
 
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-_WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_WEIGHTED = (*LINEAR, *CONVOLUTIONS)
+#: Layers that hold channels for a reason that is understood; a table of embeddings is a sum's other side.
+_HOLDING = (*MIXING_MODULES, *BATCH_NORMS, nn.Embedding)
+_COUPLED = "layers that are coupled to it"
+_MISCOUNTED = "whose channels torch-pruning does not count right"
+
+
+class _Stays(Exception):
+    """Why channels are not taken out, and whether only because we do not know better."""
+
+    def __init__(self, reason: str, unknown: bool = False):
+        super().__init__(reason)
+        self.reason, self.unknown = reason, unknown
+
+
+class _Lost(_Stays):
+    """A walk through the graph that does not end."""
 
 
 def shrink_by_dependency(
@@ -45,29 +63,102 @@ def shrink_by_dependency(
     """
     with torch.no_grad():
         wanted = model(*moved(inputs))
-    kept = {}
-    graph = _built(model, inputs)
+    reasons: dict[str, list[_Stays]] = {}
+    graph = _Graph(model, inputs)
     for name, layer in asked.items():
         module = model.get_submodule(name)
-        slab = layer.slab
-        plain = (
-            type(module) in _WEIGHTED and slab.attribute == "weight" and (slab.start, slab.block) == (0, 1)
-        )
-        if not plain or module not in graph.module2node:
+        reasons[name] = _obstacles(graph, module, layer)
+        if reasons[name]:
             continue
-        cut = _removable(graph, module, slab.axis)
+        cut, reasons[name] = _removable(graph, module, layer.slab.axis)
         if cut:
             backup = copy.deepcopy(model)
-            if not _pruned(graph, module, slab.axis, cut) or _difference(model, inputs, wanted) > TOLERANCE:
+            try:
+                _cut(graph, module, layer.slab.axis, cut)
+                _compare(model, inputs, wanted)
+            except _Stays as stays:
+                reasons[name].append(stays)
                 model = backup
-                graph = _built(model, inputs)
+                graph = _Graph(model, inputs)
         # Only the number matters: which ones they were is not known any more once layers have shrunk twice.
+    kept = {}
     for name, layer in asked.items():
         module = model.get_submodule(name)
+        known = [stays.reason for stays in reasons[name] if not stays.unknown]
+        unknown = [stays.reason for stays in reasons[name] if stays.unknown]
+        kept[name] = Kept(held_by=known or ([] if unknown else [_COUPLED]), unknown=unknown)
         if type(module) in _WEIGHTED and layer.slab.block == 1:
-            rows, columns = (torch.arange(size) for size in module.weight.shape[:2])
-            kept[name] = Kept(rows, columns, held_by=["layers that are coupled to it"])
+            kept[name].rows, kept[name].columns = map(torch.arange, module.weight.shape[:2])
     return model, kept
+
+
+def _obstacles(graph: _Graph, module: nn.Module, layer: Asked) -> list[_Stays]:
+    """Why nothing can be taken out of a layer, whatever its groups are; empty if something may."""
+    slab = layer.slab
+    if type(module) not in _WEIGHTED:
+        return [_Stays(f"its kind ({type(module).__name__})", unknown=True)]
+    if slab.attribute != "weight" or (slab.start, slab.block) != (0, 1):
+        return [_Stays("its groups, which are no rows or columns of its weight", unknown=True)]
+    if module not in graph.nodes:
+        return [
+            _Stays("a module that torch-pruning does not look into, if it is called at all", unknown=True)
+        ]
+    return []
+
+
+# -- the graph of torch-pruning -----------------------------------------------------------------------------
+
+
+class _Graph:
+    """torch-pruning's graph of a network, whose walks end."""
+
+    def __init__(self, model: nn.Module, inputs: tuple):
+        self._graph = _built(model, inputs)
+        self.names = {module: name for name, module in model.named_modules()}
+        self.nodes = self._graph.module2node
+        edges = sum(len(node.dependencies) for node in self.nodes.values())
+        self._steps = _Steps(most=200 + 5 * edges)
+        for node in self.nodes.values():
+            node.dependencies = _Counted(node.dependencies, self._steps)
+
+    def group(self, module: nn.Module, axis: int, indices: list[int]):
+        """All that must be cut with these channels of a layer."""
+        pruner = self._graph.get_pruner_of_module(module)
+        prune = pruner.prune_in_channels if axis == 1 else pruner.prune_out_channels
+        self._steps.taken = 0
+        try:
+            return self._graph.get_pruning_group(module, prune, indices)
+        except _Lost:
+            raise
+        except Exception as failure:
+            raise _Stays(f"a step that torch-pruning fails on ({first_line(failure)})", True) from failure
+
+    def gives(self, dependency) -> bool:
+        """Whether the channels of one member of a group are what its layer gives, not what it reads."""
+        return self._graph.is_out_channel_pruning_fn(dependency.handler)
+
+
+class _Steps:
+    """How many nodes a walk came to, and how many it may: walks that end take up to three for each edge,
+    even among forty nested concatenations."""
+
+    def __init__(self, most: int):
+        self.taken, self.most = 0, most
+
+
+class _Counted(list):
+    """The edges of a node. A walk reads them each time that it comes to the node, so here its steps can be
+    counted without a copy of torch-pruning's code."""
+
+    def __init__(self, edges: list, steps: _Steps):
+        super().__init__(edges)
+        self._steps = steps
+
+    def __iter__(self):
+        self._steps.taken += 1
+        if self._steps.taken > self._steps.most:
+            raise _Lost("concatenations or reshapes among which torch-pruning loses its way", unknown=True)
+        return super().__iter__()
 
 
 def _built(model: nn.Module, inputs: tuple):
@@ -81,7 +172,7 @@ def _built(model: nn.Module, inputs: tuple):
     for parameter in frozen:
         parameter.requires_grad_(True)  # the graph is read from autograd's
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.enable_grad():
             warnings.simplefilter("ignore")  # about parameters without a layer, which are left alone
             return torch_pruning.DependencyGraph().build_dependency(
                 model, example_inputs=moved(inputs), verbose=False
@@ -95,60 +186,72 @@ def _built(model: nn.Module, inputs: tuple):
             parameter.requires_grad_(False)
 
 
-def _pruner(graph, module: nn.Module, axis: int):
-    layer = graph.get_pruner_of_module(module)
-    return layer.prune_in_channels if axis == 1 else layer.prune_out_channels
-
-
-def _pruned(graph, module: nn.Module, axis: int, cut: list[int]) -> bool:
-    """Cut groups with all that hangs on them; False if the graph's indices do not fit the network."""
+def _cut(graph: _Graph, module: nn.Module, axis: int, indices: list[int]) -> None:
     try:
-        graph.get_pruning_group(module, _pruner(graph, module, axis), cut).prune()
-    except (IndexError, RuntimeError):
-        return False
-    return True
+        graph.group(module, axis, indices).prune()
+    except (IndexError, RuntimeError) as failure:
+        raise _Stays(f"{_COUPLED} in a way that does not fit ({first_line(failure)})") from failure
 
 
-def _removable(graph, module: nn.Module, axis: int) -> list[int]:
-    """Zero groups of a layer that can go with all that hangs on them; never all groups."""
+# -- does cutting change the output? ------------------------------------------------------------------------
+
+
+def _removable(graph: _Graph, module: nn.Module, axis: int) -> tuple[list[int], list[_Stays]]:
+    """Zero groups of a layer that can go with all that hangs on them, never all groups; why others stay."""
     others = tuple(d for d in range(module.weight.dim()) if d != axis)
     zero = (~module.weight.detach().ne(0).any(others)).nonzero().flatten().tolist() if others else []
-    prune = _pruner(graph, module, axis)
-    found = [index for index in zero if _exact(graph, graph.get_pruning_group(module, prune, [index]))]
-    return found[: module.weight.shape[axis] - 1]
+    found, reasons = [], {}
+    for index in zero:
+        try:
+            _refuse_what_is_read(graph, graph.group(module, axis, [index]))
+            found.append(index)
+        except _Stays as stays:
+            reasons[stays.reason] = stays
+            if isinstance(stays, _Lost):
+                break  # the next ones would take as long
+    return found[: module.weight.shape[axis] - 1], list(reasons.values())
 
 
-def _exact(graph, group) -> bool:
-    """Whether a group of coupled channels is zero where it is made, or unread where it is used."""
+def _refuse_what_is_read(graph: _Graph, group) -> None:
+    """Raise unless a group of coupled channels is zero where it is made, or unread where it is used."""
     made_zero = unread = True
     for dependency, index in group.items:
         module = dependency.target.module
         index = [getattr(i, "idx", i) for i in index]
+        label = f"{graph.names.get(module)} ({type(module).__name__})"
         if type(module) in _WEIGHTED:
-            gives = graph.is_out_channel_pruning_fn(dependency.handler)
+            gives = graph.gives(dependency)
             weight = module.weight.detach()
             if max(index, default=0) >= weight.shape[0 if gives else 1]:
-                return False  # the graph may count channels that are not there, as behind a gather
+                raise _Stays(f"{label}, {_MISCOUNTED}")  # as in convolutions of groups, or behind a gather
             if not gives:
                 unread &= not bool(weight[:, index].ne(0).any())
                 continue
             made_zero &= not bool(weight[index].ne(0).any())
             made_zero &= module.bias is None or not bool(module.bias.detach()[index].ne(0).any())
-        elif type(module) in _NORMS and module.running_mean is not None:
+        elif type(module) in BATCH_NORMS and module.running_mean is not None:
             if max(index, default=0) >= module.num_features:
-                return False
+                raise _Stays(f"{label}, {_MISCOUNTED}")
             shift = -module.running_mean * (module.running_var + module.eps).rsqrt()
             if module.affine:
                 shift = shift * module.weight.detach() + module.bias.detach()
             made_zero &= not bool(shift[index].ne(0).any())
+        elif type(module) is nn.PReLU:
+            continue  # it gives zero for zero
         elif any(True for _ in getattr(module, "parameters", list)()):
-            return False  # a layer norm, an embedding: it sees all channels
-    return made_zero or unread
+            raise _Stays(label, unknown=type(module) not in _HOLDING)
+    if not made_zero and not unread:
+        raise _Stays(_COUPLED)
 
 
-def _difference(model: nn.Module, inputs: tuple, wanted) -> float:
+def _compare(model: nn.Module, inputs: tuple, wanted) -> None:
+    """Raise if the network that was cut does not give the outputs wanted."""
     try:
         with torch.no_grad():
-            return relative_difference(wanted, model(*moved(inputs)))
-    except RuntimeError:  # widths that no longer fit, such as view(-1, 800)
-        return float("inf")
+            outputs = model(*moved(inputs))
+    except Exception as failure:  # view(-1, 800), a gather: a forward that is no graph cannot be changed
+        raise _Stays(f"a step of fixed width ({first_line(failure)})") from failure
+    if [t.shape for t in tensors_in(outputs)] != [t.shape for t in tensors_in(wanted)]:
+        raise _Stays("the network's output")
+    if not relative_difference(wanted, outputs) <= TOLERANCE:
+        raise _Stays("a step that does not give zero for zero, or that torch-pruning misreads", unknown=True)

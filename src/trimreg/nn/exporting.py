@@ -7,6 +7,8 @@ remains is an ordinary dense network of small layers with the same outputs.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike
 
@@ -18,7 +20,7 @@ from .flow import Flow
 from .masking import Asked, masked_copy, moved, refuse_what_has_no_export, unwrapped
 from .shrink import Kept, shrink
 from .spaces import ExportError
-from .tracing import TracingFailed, checked_difference, outputs_of, trace
+from .tracing import TracingFailed, checked_difference, faithful_trace, refuse_chance, tensors_in
 
 _HALF = {torch.float16, torch.bfloat16}
 _METHODS = ("auto", "trace", "dependency")
@@ -96,10 +98,13 @@ def export(
     method : {"auto", "trace", "dependency"}
         "trace" follows the network with ``torch.fx``. "dependency" uses the graph of the package
         torch-pruning, for models whose ``forward`` cannot be traced; it keeps the model's class. It shrinks
-        only channels that all coupled layers agree on, and cannot gather. "auto" takes the first and, if
-        tracing fails, the second.
+        only channels that all coupled layers agree on, and cannot gather. "auto" takes the first. It takes
+        the second if tracing fails, and where ``strict`` would fail the first and not the second.
     strict : bool
         Fail where a cut group has to stay because of an operation that is not known; else it stays, as zeros.
+        What is known may hold groups all the same, and the report says so: the network's output, a sum with
+        channels that stay; for "dependency" also inputs that would have to be gathered and steps of fixed
+        width (``view(-1, 800)``).
     repeats : int
         Timed runs of each network; 0 leaves the latency out.
 
@@ -123,56 +128,141 @@ def export(
         raise TypeError(
             "export needs an example input: a tensor, or a tuple of the model's positional inputs"
         )
+    if penalty is not None and not (hasattr(penalty, "layers") and hasattr(penalty, "kept")):
+        raise TypeError(
+            f"penalty must be a TrimmedGroupL1 or None; got {type(penalty).__name__}. Sizes are given to the "
+            "penalty: export(model, TrimmedGroupL1(model, keep={...}), example_input)"
+        )
+    inputs = _checked_inputs(example_input)
+    model = unwrapped(model)
+    refuse_what_has_no_export(model, penalty)
+    with _plain_settings():
+        masked, asked = masked_copy(model, penalty)
+    with _plain_settings(), torch.inference_mode(False):  # what is made can be trained
+        if any(tensor.is_inference() for tensor in (*masked.parameters(), *masked.buffers())):
+            masked = copy.deepcopy(masked)
+        types = {p.dtype for p in model.parameters() if p.is_floating_point()}
+        halves = bool(types & _HALF)
+        # Constants are folded and outputs compared on the CPU, in float32 at least: no TF32, no bfloat16.
+        full = masked.float() if halves else masked
+        work = moved(inputs, "cpu", torch.float32 if halves else None)
+        refuse_chance(full, work)
+        strict = strict and penalty is not None  # else nobody asked for a size
+        small, sizes = _shrunk(full, asked, work, method, strict)
+        difference = checked_difference(full, small, work)
+        counts = (parameters(full), parameters(small)), (macs(full, work), macs(small, work))
+
+        device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        dtype = types.pop() if len(types) == 1 else None
+        full, final = (network.to(device=device, dtype=dtype).eval() for network in (full, small))
+        # A half network takes an example of its own type, one of mixed types what its float32 layers take.
+        example = moved(inputs, device, (dtype or torch.float32) if halves else None)
+    times = None
+    if repeats > 0:
+        times = tuple(latency([full, final], example, repeats))
+    return Exported(final, Report(sizes, *counts, times, index_entries(final), difference), example)
+
+
+def _checked_inputs(example_input) -> tuple:
+    """The positional inputs of an example, which must have a tensor among them, and values."""
     inputs = example_input if isinstance(example_input, tuple) else (example_input,)
     if not any(isinstance(one, (Tensor, list, tuple, dict)) for one in inputs):
         kinds = ", ".join(type(one).__name__ for one in inputs)
         raise TypeError(f"example_input must be a tensor, or a tuple with one in it; got {kinds or '()'}")
-    model = unwrapped(model)
-    refuse_what_has_no_export(model, penalty)
-    masked, asked = masked_copy(model, penalty)
-    types = {p.dtype for p in model.parameters() if p.is_floating_point()}
-    # Constants are folded and outputs compared on the CPU, in float32 at least: no TF32, no bfloat16.
-    full = masked.float() if types & _HALF else masked
-    work = moved(inputs, "cpu", torch.float32 if types & _HALF else None)
-    outputs_of(full, work)
-    small, kept = _shrunk(full, asked, work, method)
-    strict = strict and penalty is not None  # else nobody asked for a size
-    sizes = tuple(_size(name, wanted, kept.get(name), strict) for name, wanted in asked.items())
-    difference = checked_difference(full, small, work)
-    counts = (parameters(full), parameters(small)), (macs(full, work), macs(small, work))
+    if any(tensor.is_meta for tensor in tensors_in(inputs)):
+        raise ValueError(
+            "example_input is on the meta device: the networks are run on it, so it must have values; make "
+            "it on the CPU or the model's device"
+        )
+    return inputs
 
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    dtype = types.pop() if len(types) == 1 else None
-    final = small.to(device=device, dtype=dtype).eval()
-    example = moved(inputs, device, torch.float32 if types & _HALF else None)  # left: types were mixed
-    times = None
-    if repeats > 0:
-        times = tuple(latency([full.to(device=device, dtype=dtype), final], example, repeats))
-    return Exported(final, Report(sizes, *counts, times, index_entries(final), difference), example)
+
+@contextmanager
+def _plain_settings() -> Iterator[None]:
+    """Work on the CPU and in the types that the tensors have, whatever the caller set."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.autocast("cpu", enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        yield
+
+
+# -- one method, then the other -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What one method made of a network; why it must not stand if the export is strict, by layer."""
+
+    model: nn.Module
+    sizes: tuple[LayerSize, ...]
+    refusals: dict[str, str]
+
+    def result(self, strict: bool) -> tuple[nn.Module, tuple[LayerSize, ...]]:
+        if strict and self.refusals:
+            raise ExportError(next(iter(self.refusals.values())))
+        return self.model, self.sizes
+
+    def mends(self, other: _Attempt) -> bool:
+        """Whether this one has the sizes that the other was refused for, and loses nothing elsewhere."""
+        return not self.refusals and all(
+            mine.physical <= mine.kept or (mine.name not in other.refusals and mine.physical <= its.physical)
+            for mine, its in zip(self.sizes, other.sizes, strict=True)
+        )
 
 
 def _shrunk(
-    masked: nn.Module, asked: dict[str, Asked], inputs: tuple, method: str
-) -> tuple[nn.Module, dict[str, Kept]]:
-    """The smaller network, and what stays of each layer."""
+    masked: nn.Module, asked: dict[str, Asked], inputs: tuple, method: str, strict: bool
+) -> tuple[nn.Module, tuple[LayerSize, ...]]:
+    """The smaller network, and the sizes of its layers."""
     if method != "dependency":
         try:
-            traced = trace(copy.deepcopy(masked), inputs)
+            first = _traced(masked, asked, inputs)
         except TracingFailed:
             if method == "trace":
                 raise
         else:
-            by_input = frozenset(name for name, wanted in asked.items() if wanted.slab.axis == 1)
-            return traced, shrink(traced, Flow(traced), by_input, frozenset(asked))
+            if method == "auto" and strict and first.refusals:
+                try:
+                    second = _by_dependency(masked, asked, inputs)
+                except (ExportError, ImportError):  # then the first one's words say more
+                    second = first
+                first = second if second.mends(first) else first
+            return first.result(strict)
+    return _by_dependency(masked, asked, inputs).result(strict)
+
+
+def _traced(masked: nn.Module, asked: dict[str, Asked], inputs: tuple) -> _Attempt:
+    traced = faithful_trace(masked, inputs)
+    by_input = frozenset(name for name, wanted in asked.items() if wanted.slab.axis == 1)
+    return _measured(traced, asked, shrink(traced, Flow(traced), by_input, frozenset(asked)))
+
+
+def _by_dependency(masked: nn.Module, asked: dict[str, Asked], inputs: tuple) -> _Attempt:
     from .dependency import shrink_by_dependency
 
-    return shrink_by_dependency(copy.deepcopy(masked), asked, inputs)
+    small, kept = shrink_by_dependency(copy.deepcopy(masked), asked, inputs)
+    return _measured(small, asked, kept)
 
 
-def _size(name: str, asked: Asked, kept: Kept | None, strict: bool) -> LayerSize:
+def _measured(model: nn.Module, asked: dict[str, Asked], kept: dict[str, Kept]) -> _Attempt:
+    sizes, refusals = [], {}
+    for name, wanted in asked.items():
+        found = kept.get(name) or Kept(unknown=["a module that is not taken apart, if it is called at all"])
+        size = _size(name, wanted, found)
+        sizes.append(size)
+        if size.physical > size.kept and found.unknown:
+            refusals[name] = (
+                f"layer {name!r}: {size.physical - size.kept} of its cut groups cannot be taken out because "
+                f"of {', '.join(found.unknown)}, which the export does not know; with strict=False they stay "
+                "as zeros"
+            )
+    return _Attempt(model, tuple(sizes), refusals)
+
+
+def _size(name: str, asked: Asked, kept: Kept) -> LayerSize:
     """The size of one layer, asked and physical."""
     groups, slab = asked.groups, asked.slab
-    kept = kept or Kept(unknown=["a module that is not taken apart, if it is called at all"])
     entries = kept.columns if slab.axis == 1 else kept.rows
     if kept.heads is not None:
         entries = kept.heads * slab.block + slab.start
@@ -182,11 +272,8 @@ def _size(name: str, asked: Asked, kept: Kept | None, strict: bool) -> LayerSize
         physical = group[(group >= 0) & (group < groups.count)].unique().numel()
     if physical <= asked.kept:
         return LayerSize(name, groups.kind, groups.count, asked.kept, physical)
-    if kept.unknown and strict:
-        raise ExportError(
-            f"layer {name!r}: {physical - asked.kept} of its cut groups cannot be taken out because of "
-            f"{', '.join(kept.unknown)}, which the export does not know; with strict=False they stay as zeros"
-        )
-    reasons = dict.fromkeys(kept.held_by + kept.unknown)  # each once
-    note = f"held by {', '.join(reasons) or 'a sum with channels that stay'}"
+    reasons = dict.fromkeys(kept.held_by + kept.unknown) or [  # each once
+        "a sum with channels that stay, or a border that changes a constant"
+    ]
+    note = f"held by {', '.join(reasons)}"
     return LayerSize(name, groups.kind, groups.count, asked.kept, physical, note)

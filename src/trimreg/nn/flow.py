@@ -14,14 +14,14 @@ least fixed point, starting from the output, so a residual network is no special
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 
 import torch
 from torch import Tensor, fx, nn
 
-from .catalog import in_place, may_alias, role_of_call, role_of_module
+from .catalog import call_name, in_place, may_alias, reads_shape, role_of_call, role_of_module, spatial_axes
 from .spaces import Channels, Link, Mix, Spaces, flattened_range, zero_padded
+from .tracing import run_step
 
 
 class Flow:
@@ -81,7 +81,7 @@ class Flow:
             return self._hold_all(node, "the network's output")
         module = self.modules[node.target] if node.op == "call_module" else None
         role = role_of_call(node.target) if module is None else role_of_module(module)
-        label = f"{node.target} ({type(module).__name__})" if module is not None else _call_name(node)
+        label = f"{node.target} ({type(module).__name__})" if module is not None else call_name(node)
         if role == "pointwise" and node.op != "call_module" and self._tensors(node)[1:]:
             role = None
         if module is not None and any(self._uses[id(t)] > 1 for t in self._own_tensors(node)):
@@ -207,14 +207,17 @@ class Flow:
             self.followers.append((node, module, result))
         return result
 
-    def _visit_pool(self, node, module, label) -> Channels | None:
+    def _visit_spatial(self, node, module, label) -> Channels | None:
         source = self.at[node.args[0]]
-        shape = node.args[0].meta["shape"]
         if source is None:
             return None
-        rank = 2 + int(re.search(r"pool(\d)d", label.lower())[1])
-        if source.axis != 1 or "shape" not in node.meta or len(shape) != rank or node.all_input_nodes[1:]:
+        rank = len(node.args[0].meta["shape"])
+        axes = spatial_axes(node, module, rank)
+        if source.axis != 1 or "shape" not in node.meta or axes is None or axes > rank - 2:
             return self._hold_all(node, label, unknown=True)
+        if node.all_input_nodes[1:]:  # sizes that the graph computes: interpolate(x, y.shape[2:])
+            known = source.known if call_name(node) == "interpolate" else torch.zeros_like(source.known)
+            return Channels(source.space, 1, known, source.value)
         return self._over_space(node, module, source)
 
     def _over_space(self, node, module, source: Channels) -> Channels:
@@ -236,13 +239,7 @@ class Flow:
         column = [1] * len(shape)
         column[source.axis] = -1
         tensor = torch.where(source.known, source.value, 0).reshape(column).expand(shape).clone()
-        arguments = (tensor, *node.args[1:])
-        if node.op == "call_module":
-            result = module(*arguments, **node.kwargs)
-        elif node.op == "call_method":
-            result = getattr(tensor, node.target)(*arguments[1:], **node.kwargs)
-        else:
-            result = node.target(*arguments, **{k: v for k, v in node.kwargs.items() if k != "input"})
+        result = run_step(node, module, tensor)
         rows = result.transpose(0, axis).reshape(source.size, -1)
         low, high = rows.amin(1), rows.amax(1)
         even = (high - low) <= 1e-6 * high.abs()  # a mean of equal numbers may round
@@ -286,7 +283,7 @@ class Flow:
             values.reverse()
         combine = getattr(torch.Tensor, node.target) if node.op == "call_method" else node.target
         value = combine(*values, **node.kwargs)
-        if "mul" in _call_name(node):
+        if "mul" in call_name(node):
             known = known | torch.stack([c.known & c.value.eq(0) for c in found]).any(0)
         axis = len(node.meta["shape"]) + ends.pop()
         return Channels(found[0].space, axis, known & value.isfinite(), value)
@@ -294,6 +291,8 @@ class Flow:
     def _visit_cat(self, node, module, label) -> Channels | None:
         parts = node.args[0]
         dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+        if isinstance(parts, fx.Node) or not isinstance(dim, int):  # as many as a step gives, chunk or split
+            return self._hold_all(node, label, unknown=True)
         rank = len(node.meta["shape"])
         axes = {self.at[part].axis for part in parts if self.at[part] is not None}
         if not axes:
@@ -354,7 +353,7 @@ class Flow:
         if node.kwargs or not all(isinstance(d, int) for d in dims):
             return self._hold_all(node, label, unknown=True)
         order = [d % rank for d in dims]
-        if "transpose" in _call_name(node):
+        if "transpose" in call_name(node):
             a, b = order
             order = list(range(rank))
             order[a], order[b] = b, a
@@ -364,13 +363,8 @@ class Flow:
         source_node, index = node.args
         source = self.at.get(source_node)
         if source is None:
-            if isinstance(index, int) and _is_shape(source_node):
-                tensor = source_node.args[0]
-                channels = self.at[tensor]
-                if channels is not None and index % len(tensor.meta["shape"]) == channels.axis:
-                    self.sizes.append((node, channels.size))
-            elif _is_shape(source_node):  # some sizes at once, with the width among them
-                self._hold_all(source_node, label, unknown=True)
+            if reads_shape(source_node):
+                self._read_sizes(node, source_node, index, label)
             return None
         index = index if isinstance(index, tuple) else (index,)
         plain = all(isinstance(i, (int, slice)) for i in index)
@@ -378,6 +372,18 @@ class Flow:
             return self._hold_all(node, label, unknown=True)
         gone = sum(isinstance(i, int) for i in index[: source.axis])
         return Channels(source.space, source.axis - gone, source.known, source.value)
+
+    def _read_sizes(self, node, shape_node, index, label) -> None:
+        """A width that is read alone is replaced by the one that the network was written for."""
+        tensor = shape_node.args[0]
+        channels, axes = self.at[tensor], range(len(tensor.meta["shape"]))
+        if channels is None:
+            return
+        if isinstance(index, int):
+            if axes[index] == channels.axis:
+                self.sizes.append((node, channels.size))
+        elif node.all_input_nodes[1:] or channels.axis in axes[index]:
+            self._hold_all(shape_node, label, unknown=True)  # some sizes at once, with the width among them
 
     def _visit_size(self, node, module, label) -> None:
         tensor = node.args[0]
@@ -389,7 +395,7 @@ class Flow:
                 self.sizes.append((node, channels.size))
         elif node.op == "call_function" and node.args[1] in ("device", "dtype", "ndim"):
             pass
-        elif not _is_shape(node) or any(role_of_call(user.target) != "item" for user in node.users):
+        elif not reads_shape(node) or any(role_of_call(user.target) != "item" for user in node.users):
             return self._hold_all(node, label, unknown=True)
         return None
 
@@ -426,13 +432,3 @@ class Flow:
     def reads(self, mix: Mix) -> Tensor:
         """The input channels that a layer must be given: not constant, with a weight into a needed output."""
         return mix.reads[self.spaces.needed(mix.target.space)].any(0) & ~mix.source.known
-
-
-def _is_shape(node: fx.Node) -> bool:
-    if node.op == "call_method":
-        return node.target == "size" and len(node.args) == 1
-    return node.op == "call_function" and node.target is getattr and node.args[1] == "shape"
-
-
-def _call_name(node: fx.Node) -> str:
-    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))

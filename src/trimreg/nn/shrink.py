@@ -175,6 +175,8 @@ def _take_channels(module: nn.Module, present: Tensor) -> nn.Module:
     made = type(module)(
         present.numel(), module.eps, module.momentum, module.affine, dtype=module.running_mean.dtype
     )
+    if isinstance(module, nn.SyncBatchNorm):
+        made.process_group = module.process_group
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         getattr(made, name).copy_(tensor[present] if tensor.dim() else tensor)
     return made

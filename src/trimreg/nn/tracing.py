@@ -53,15 +53,47 @@ def trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
         for node in unused:
             if not node.users:
                 graph.erase_node(node)
-        _put_input_first(graph, model)
+        _pass_by_place(graph, model)
         traced = fx.GraphModule(model, graph)
+        with torch.no_grad():
+            _Recorder(traced).run(*moved(inputs))
     except Exception as failure:
         raise TracingFailed(
-            f"{type(model).__name__}.forward cannot be traced by torch.fx ({_first_line(failure)}); write "
+            f"{type(model).__name__}.forward cannot be traced by torch.fx ({first_line(failure)}); write "
             "it without branches on values, or use method='dependency'"
         ) from failure
-    with torch.no_grad():
-        _Recorder(traced).run(*moved(inputs))
+    return traced
+
+
+def faithful_trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
+    """The graph of a copy of the network, if it gives the network's outputs; else a :class:`TracingFailed`.
+
+    What torch.fx does not see of ``forward`` is not in the graph: it takes ``k += 1`` for ``k = k + 1``, also
+    where another name stands for the same tensor.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from trimreg.nn.tracing import faithful_trace
+    >>> class Adds(nn.Module):
+    ...     def forward(self, x):
+    ...         same = x
+    ...         same += 1
+    ...         return x
+    >>> faithful_trace(Adds(), (torch.zeros(2),))
+    Traceback (most recent call last):
+    ...
+    trimreg.nn.tracing.TracingFailed: the graph that torch.fx makes of Adds.forward gives other outputs ...
+    """
+    traced = trace(copy.deepcopy(model), inputs)
+    found = _difference(model, traced, inputs)
+    if not found <= TOLERANCE:
+        raise TracingFailed(
+            f"the graph that torch.fx makes of {type(model).__name__}.forward gives other outputs (by "
+            f"{found:.1e} relative); write it without steps that change a tensor in place under a second "
+            "name (k = h; k += 1), or use method='dependency'"
+        )
     return traced
 
 
@@ -72,17 +104,24 @@ class _Tracer(fx.Tracer):
         return type(module) in SLIM_MODULES or super().is_leaf_module(module, name)
 
 
-def _put_input_first(graph: fx.Graph, model: nn.Module) -> None:
-    """Known steps that were given their tensor by name, ``F.relu(input=x)``, get it as first argument."""
+#: The leading arguments of steps of these roles; others take their tensor as ``input``.
+_LEADING = {"attention": ("query", "key", "value"), "cat": ("tensors", "dim"), "size": ("input", "dim")}
+
+
+def _pass_by_place(graph: fx.Graph, model: nn.Module) -> None:
+    """Known steps that were given leading arguments by name, ``F.relu(input=x)``, get them by place."""
     for node in graph.nodes:
-        if node.args or node.op not in ("call_module", "call_function"):
+        if node.op not in ("call_module", "call_function", "call_method"):
             continue
         module = model.get_submodule(node.target) if node.op == "call_module" else None
         role = role_of_call(node.target) if module is None else role_of_module(module)
-        for name in ("input", "tensors"):
-            if role is not None and name in node.kwargs:
-                node.args = (node.kwargs[name],)
-                node.kwargs = {key: value for key, value in node.kwargs.items() if key != name}
+        if role is None:
+            continue
+        for name in _LEADING.get(role, ("input",))[len(node.args) :]:
+            if name not in node.kwargs:
+                break
+            node.args = (*node.args, node.kwargs[name])
+            node.kwargs = {key: value for key, value in node.kwargs.items() if key != name}
 
 
 def remove_dead_steps(graph: fx.Graph, model: nn.Module) -> None:
@@ -93,6 +132,16 @@ def remove_dead_steps(graph: fx.Graph, model: nn.Module) -> None:
         return node.op in ("placeholder", "output") or (node.op != "get_attr" and in_place(node, module))
 
     graph.eliminate_dead_code(writes)
+
+
+def run_step(node: fx.Node, module: nn.Module | None, tensor: Tensor):
+    """What a step of a graph gives for another tensor in place of its first argument."""
+    arguments = (tensor, *node.args[1:])
+    if node.op == "call_module":
+        return module(*arguments, **node.kwargs)
+    if node.op == "call_method":
+        return getattr(tensor, node.target)(*arguments[1:], **node.kwargs)
+    return node.target(*arguments, **{k: v for k, v in node.kwargs.items() if k != "input"})
 
 
 class _Recorder(fx.Interpreter):
@@ -144,14 +193,14 @@ def outputs_of(model: nn.Module, inputs: tuple):
         shapes = ", ".join(str(tuple(x.shape)) for x in inputs if isinstance(x, Tensor))
         raise ValueError(
             f"the example of shape {shapes} does not go through the network: {place[-1]}: "
-            f"{_first_line(failure)}"
+            f"{first_line(failure)}"
         ) from failure
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _first_line(failure: BaseException) -> str:
+def first_line(failure: BaseException) -> str:
     text = str(failure).strip()
     return text.splitlines()[0] if text else type(failure).__name__
 
@@ -198,23 +247,53 @@ def relative_difference(one, two) -> float:
     return worst
 
 
-def checked_difference(masked: nn.Module, small: nn.Module, inputs: tuple) -> float:
-    """How far the outputs of the two networks lie apart; an error above 1e-5 relative.
+def _difference(one: nn.Module, two: nn.Module, inputs: tuple) -> float:
+    """How far the outputs of two networks lie apart, relative to the largest.
 
-    Rounding alone may add up to more in a deep network. So a difference above the tolerance is measured
+    Rounding alone may add up to more than the tolerance in a deep network. So what is above it is measured
     again in double precision: rounding vanishes there, a mistake does not.
     """
     with torch.no_grad():
-        found = relative_difference(masked(*moved(inputs)), small(*moved(inputs)))
+        found = relative_difference(one(*moved(inputs)), two(*moved(inputs)))
         if found <= TOLERANCE:
             return found
-        pair = [copy.deepcopy(network).double() for network in (masked, small)]
-        found = relative_difference(*(network(*moved(inputs, dtype=torch.float64)) for network in pair))
+        pair = [copy.deepcopy(network).double() for network in (one, two)]
+        try:
+            return relative_difference(*(network(*moved(inputs, dtype=torch.float64)) for network in pair))
+        except RuntimeError:  # a forward that names a type runs in that one only
+            return found
+
+
+def refuse_chance(model: nn.Module, inputs: tuple) -> None:
+    """An error if the network gives other outputs at every call: nothing could be compared with them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from trimreg.nn.tracing import refuse_chance
+    >>> refuse_chance(nn.Dropout().train(), (torch.ones(100),))
+    Traceback (most recent call last):
+    ...
+    trimreg.nn.spaces.ExportError: Dropout gives other outputs at every call ...
+    """
+    found = relative_difference(outputs_of(model, inputs), outputs_of(model, inputs))
+    if not found <= TOLERANCE:
+        raise ExportError(
+            f"{type(model).__name__} gives other outputs at every call (two on the example differ by "
+            f"{found:.1e} relative), so that no smaller network can be held against it; take what draws "
+            "random numbers or counts calls out of its forward in evaluation mode"
+        )
+
+
+def checked_difference(masked: nn.Module, small: nn.Module, inputs: tuple) -> float:
+    """How far the outputs of the two networks lie apart; an error above 1e-5 relative."""
+    found = _difference(masked, small, inputs)
     if not found <= TOLERANCE:
         raise ExportError(
             f"the exported network differs from the masked one by {found:.1e} relative, where at most "
-            f"{TOLERANCE:.0e} is allowed{_where(masked, small, inputs)}; this is a fault of the export, or "
-            f"the network gives other outputs at every call{_hooks(masked)}"
+            f"{TOLERANCE:.0e} is allowed{_where(masked, small, inputs)}; this is a fault of the export"
+            f"{_hooks(masked)}"
         )
     return found
 
