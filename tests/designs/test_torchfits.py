@@ -238,3 +238,19 @@ def test_arrays_of_other_libraries_on_a_device(library, dtype):
     assert isinstance(model.coef_, np.ndarray)
     np.testing.assert_allclose(model.coef_, known.coef_, atol=1e-6 if dtype == "float64" else 1e-5)
     np.testing.assert_allclose(model.predict(there), known.predict(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_predictions_refuse_what_is_no_number_also_where_no_coefficient_is(device, dtype, bad):
+    X, y = data(p=80)
+    model = TrimmedLasso(h=2).fit(X, y)
+    unused = int(np.flatnonzero(model.coef_ == 0)[3])
+    X[7, unused] = bad
+    kind = "NaN" if np.isnan(bad) else "inf"
+    with pytest.raises(ValueError, match=f"X contains {kind} at row 7, column {unused}"):
+        model.predict(torch.tensor(X, dtype=dtype, device=device))
+    X[7, unused] = 3e38  # whose sums overflow, and which is a number
+    X[8, unused] = 3e38
+    large = torch.tensor(X, dtype=dtype, device=device)
+    assert np.isfinite(model.predict(large)).all()

@@ -349,3 +349,32 @@ def test_it_is_a_public_name():
 def test_sparse_matrices_are_refused():
     with pytest.raises(TypeError, match="X is a sparse matrix"):
         solve_batch(sp.csc_array(np.eye(4)), np.ones(4), h=1, alpha=0.1)
+
+
+def test_bfloat16_wherever_numbers_are_taken(data):
+    torch = pytest.importorskip("torch")
+    X, y = (torch.tensor(array, dtype=torch.bfloat16) for array in data)
+    weight = torch.tensor(np.random.default_rng(0).uniform(0.5, 2.0, (COUNT, N)), dtype=torch.bfloat16)
+    alpha, theta0 = torch.full((COUNT,), 0.25, dtype=torch.bfloat16), torch.zeros(P, dtype=torch.bfloat16)
+    wide = {"h": 3, "alpha": 0.25, "sample_weight": weight.double().numpy(), "theta0": np.zeros(P)}
+    expected = solve_batch(X.double().numpy(), y.double().numpy(), **wide)
+    options = {"h": 3, "alpha": alpha, "sample_weight": weight, "theta0": theta0}
+    found = solve_batch(X, y, **options)
+    np.testing.assert_allclose(found.coef, expected.coef, atol=1e-10)
+    options["sample_weight"] = list(weight)
+    listed = solve_batch(list(X), list(y), **options)
+    np.testing.assert_allclose(listed.coef, expected.coef, atol=1e-10)
+
+
+def test_tensors_without_numbers_to_read_are_named(data):
+    torch = pytest.importorskip("torch")
+    X, y = map(torch.tensor, data)
+    options = {"h": 2, "alpha": 0.1}
+    with pytest.raises(ValueError, match="X is on the meta device"):
+        solve_batch(X.to("meta"), y, **options)
+    with pytest.raises(ValueError, match="y is on the meta device"):
+        solve_batch(X, y.to("meta"), **options)
+    with pytest.raises(TypeError, match=r"X\[1\] is a sparse tensor.*X\[1\].to_dense"):
+        solve_batch([X[0], X[1].to_sparse()], list(y[:2]), **options)
+    with pytest.raises(TypeError, match="y is a sparse tensor"):
+        solve_batch(X, y.to_sparse(), **options)

@@ -350,3 +350,15 @@ def test_the_exact_threshold_needs_a_bound_of_the_loss(make):
     with pytest.raises(ValueError, match="slope_bound"):
         trimmed_path(X, y, [1], ["exact", 0.1], loss=Unbounded())
     assert trimmed_path(X, y, [1], [0.1], loss=Unbounded()).coefs.any()
+
+
+def test_weights_may_be_a_tensor_or_another_array(make, exchange):
+    torch = pytest.importorskip("torch")
+    X, y = make("quadratic")
+    w = np.random.default_rng(0).uniform(0.5, 2.0, len(y)).astype(np.float32)
+    expected = trimmed_path(X, y, hs=[1, 2], alphas=["exact", 0.1], sample_weight=w)
+    for given in (torch.tensor(w, requires_grad=True), exchange(w)):
+        found = trimmed_path(X, y, hs=[1, 2], alphas=["exact", 0.1], sample_weight=given)
+        np.testing.assert_allclose(found.coefs, expected.coefs, atol=1e-12)
+    half = trimmed_path(X, y, hs=[1], sample_weight=torch.tensor(w).bfloat16())
+    assert np.isfinite(half.coefs).all()

@@ -100,13 +100,21 @@ class TorchMatrix:
 
     @told
     def product(self, coef, intercept=0.0) -> np.ndarray:
-        """``X coef + intercept`` in float64; ``coef`` of shape (p,) or (p, k)."""
-        return self.times(np.asarray(coef, dtype=float)) + intercept
+        """``X coef + intercept`` in float64; ``coef`` of shape (p,) or (p, k).
+
+        A NaN or an infinity is refused wherever it is, also in a column that has no coefficient.
+        """
+        coef = np.asarray(coef, dtype=float)
+        if self._few(_used(coef)):  # else it shows in the product
+            self.passes += 1
+            if not bool(self.tensor.sum(dtype=self.arithmetic).isfinite()):  # or the sum overflowed
+                refuse_no_numbers(self.tensor, self.index(np.arange(self.shape[1])))
+        return self.times(coef) + intercept
 
     def times(self, u) -> np.ndarray:
         """``X u``: of all of X, or of the columns that matter where these are few."""
-        used = np.flatnonzero(u if u.ndim == 1 else u.any(axis=1))
-        if used.size * _FEW >= self.shape[1]:
+        used = _used(u)
+        if not self._few(used):
             self.passes += 1
             return kernels.product(self.tensor, self.vector(u)).cpu().numpy()
         product = np.zeros((self.shape[0], *u.shape[1:]))
@@ -114,6 +122,10 @@ class TorchMatrix:
         for rows in kernels.row_blocks(self.tensor, used.size) if used.size else ():
             product[rows] = (self.taken(index, rows) @ factor).cpu().numpy()
         return product
+
+    def _few(self, columns) -> bool:
+        """Whether to gather these columns is less work than to go through all."""
+        return columns.size * _FEW < self.shape[1]
 
     def design(self, weights, *, center=False, scale=False) -> ScaledMatrix:
         """The design over X: on its device; in memory, without a copy, if it lies there as NumPy knows it."""
@@ -148,6 +160,11 @@ class TorchMatrix:
     def taken(self, index, rows=slice(None)):
         """A copy of some columns, of some rows, as they are computed with."""
         return gathered(self.tensor, index, rows).to(self.arithmetic)
+
+
+def _used(u):
+    """The rows of coefficients that are not all 0."""
+    return np.flatnonzero(u if u.ndim == 1 else u.any(axis=1))
 
 
 def gathered(X, index, rows=slice(None)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..designs.foreign import to_host
 from ..losses import get_loss
 from ..penalties import TrimmedL1, count_from, subgradient_residual
 from ..penalties.simplex import distances_to_optimal_weights, project_rows
@@ -232,7 +233,7 @@ def _model(data, loss, h, alpha, fit_intercept, standardize, tol, max_iter, eta,
 
 def _numbers(name, value, count, strict=True):
     """A number for every problem."""
-    values = [check.check_number(name, one, 0.0, strict=strict) for one in np.ravel(value).tolist()]
+    values = [check.check_number(name, one, 0.0, strict=strict) for one in np.ravel(to_host(value)).tolist()]
     return np.broadcast_to(np.array(values, dtype=float), count)
 
 

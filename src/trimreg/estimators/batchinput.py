@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from ..designs.foreign import to_host
 from ..solvers.batches import namespace, to_numpy
 from .validation import check_finite, check_real
 
@@ -81,8 +82,10 @@ def as_batch(X, y, sample_weight=None, *, theta0=None, **numbers) -> BatchData:
     ((2, 3, 2), array([[0.5 , 0.5 , 0.  ],
            [0.33, 0.33, 0.33]]))
     """
-    if isinstance(X, (list, tuple)) and len(X) and np.ndim(X[0]) == 2:
-        X, y, sample_weight = _padded(X, y, sample_weight)
+    if isinstance(X, (list, tuple)):
+        X = [_near(f"X[{i}]", one) for i, one in enumerate(X)]
+        if len(X) and np.ndim(X[0]) == 2:
+            X, y, sample_weight = _padded(X, y, sample_weight)
     X = _matrices(X)
     n, p = X.shape[-2:]
     y = _rows("y", y, n, "sample", X)
@@ -127,6 +130,17 @@ def _normalized(d):
     return d / d.sum(axis=1, keepdims=True)
 
 
+def _near(name, value):
+    """The value, from a foreign array where it is one; tensors stay where they are, if they have numbers."""
+    if not _is_tensor(value):
+        return to_host(value)
+    if value.is_meta:
+        raise ValueError(f"{name} is on the meta device and has no values; give it some first")
+    if value.layout is not namespace(value).strided:
+        raise TypeError(f"{name} is a sparse tensor, which is not solved in batches; pass {name}.to_dense()")
+    return value
+
+
 def _is_tensor(value):
     return type(value).__module__.partition(".")[0] == "torch"
 
@@ -141,6 +155,7 @@ def _as_array(value, like):
 
 
 def _matrices(X):
+    X = _near("X", X)
     if _is_tensor(X):
         if X.device.type == "mps":
             raise ValueError("X is on a device without float64 (mps); move it to the CPU: X.cpu()")
@@ -170,6 +185,7 @@ def _numpy_is_faster(X):
 
 def _rows(name, value, size, each, like):
     """An array of shape (problems, size); a vector is a single row, for all problems."""
+    value = _near(name, value)
     if not _is_tensor(value):
         value = check_real(name, value)
     array = _as_array(value, like)
@@ -221,6 +237,7 @@ def _padded_rows(name, values, X, longest):
             f"{name} must hold a vector for each of the {len(X)} matrices of X; got {len(values)}"
         )
     for i, (value, one) in enumerate(zip(values, X, strict=True)):
+        value = _near(f"{name}[{i}]", value)
         vector = to_numpy(value) if _is_tensor(value) else check_real(f"{name}[{i}]", value)
         if vector.shape != one.shape[:1]:
             raise ValueError(

@@ -31,7 +31,7 @@ class Logistic(Loss):
 
     def check_target(self, y):
         require_finite(y)
-        require(y, (y >= 0) & (y <= 1), "be 0 or 1, or a fraction between,")
+        require(y, (y >= 0) & (y <= 1), "be 0 or 1, or a fraction between")
 
     def inverse_link(self, eta):
         return _probability(eta)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..designs.foreign import to_host
 from ..estimators import validation as check
 from ..estimators.task import Task, prepare
 from ..penalties import TrimmedL1
@@ -189,7 +190,8 @@ def count_samples(sample_weight, d, times=1) -> float:
     (4.0, 6.0, 4.0)
     """
     there = np.where(d > 0, times, 0)
-    weights = np.broadcast_to(1.0 if sample_weight is None else np.asarray(sample_weight, float), d.shape)
+    weights = 1.0 if sample_weight is None else np.asarray(to_host(sample_weight), float)
+    weights = np.broadcast_to(weights, d.shape)
     with np.errstate(over="ignore"):
         total = np.sum(weights * there)
     return float(min(max(total, np.sum(there * (weights > 0))), 2.0**53))

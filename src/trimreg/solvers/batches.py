@@ -33,8 +33,11 @@ def on_host(array) -> bool:
 
 
 def to_numpy(array) -> np.ndarray:
-    """A copy of an array in NumPy."""
-    return np.array(array) if isinstance(array, np.ndarray) else array.detach().cpu().numpy().copy()
+    """A copy of an array in NumPy, which does not know bfloat16: of that one as float32."""
+    if isinstance(array, np.ndarray):
+        return np.array(array)
+    array = array.detach().cpu()
+    return (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy().copy()
 
 
 # -- losses ----------------------------------------------------------------------------------------------
