@@ -537,3 +537,82 @@ def test_more_than_the_memory_is_not_kept(monkeypatch):
     rows = DaskRows(in_chunks(data()[0]), chunk_bytes=1)
     TrimmedLasso(h=H).fit(rows, TARGETS["quadratic"][1])
     assert rows._held is not None
+
+
+# -- collections that cannot be X -----------------------------------------------------------------------
+
+
+def test_a_series_is_no_matrix():
+    column = dd.from_pandas(frame(), npartitions=2)["a"]
+    for fit in (DaskRows, lambda X: TrimmedLasso(h=1).fit(X, np.arange(40.0))):
+        with pytest.raises(ValueError, match=r"X is a Dask Series, .* 2 dimensions; .* X.to_frame\(\)"):
+            fit(column)
+    assert DaskRows(column.to_frame()).shape == (40, 1)
+
+
+def test_a_future_is_no_matrix(client):
+    with pytest.raises(TypeError, match=r"X is a Future of distributed, .* give X.result\(\)"):
+        DaskRows(client.submit(np.eye, 3))
+
+
+@pytest.mark.parametrize("kind", ["array", "frame"])
+@pytest.mark.parametrize("again", [False, True], ids=["threads", "another client"])
+def test_what_a_closed_client_has_kept_is_gone(cluster, kind, again):
+    from distributed import Client
+
+    X = data()[0]
+    with Client(cluster):
+        kept = in_chunks(X).persist() if kind == "array" else dd.from_pandas(pd.DataFrame(X), 2).persist()
+    words = "X was persisted on a cluster whose client is closed, so its chunks are gone; make X again"
+    other = Client(cluster) if again else None
+    try:
+        with pytest.raises(ValueError, match=words):
+            TrimmedLasso(h=1).fit(kept, np.arange(float(N)))
+    finally:
+        if again:
+            other.close()
+
+
+def test_what_is_kept_by_a_client_that_is_no_default(cluster):
+    from distributed import Client
+
+    X = data()[0]
+    with Client(cluster, set_as_default=False) as aside:
+        kept = aside.persist(in_chunks(X))
+        with pytest.raises(ValueError, match=r"not Dask's default; fit to DaskRows\(X, client=...\)"):
+            DaskRows(kept)
+        assert np.allclose(DaskRows(kept, client=aside).product(np.ones(P)), X.sum(axis=1))
+
+
+def test_a_fit_by_the_address_of_a_scheduler(cluster):
+    X = data()[0]
+    rows = DaskRows(in_chunks(X), client=cluster.scheduler_address)
+    kind, y = TARGETS["quadratic"]
+    assert_same_fit(fitted(kind, rows, y, "exact"), fitted(kind, X, y, "exact"))
+    rows.runner.client.close()
+
+
+def test_rows_hold_on_to_what_is_kept(client):
+    X = data()[0]
+    rows = DaskRows(in_chunks(X).persist())  # whom nobody else knows
+    time.sleep(0.2)
+    assert np.allclose(rows.product(np.ones(P)), X.sum(axis=1))
+
+
+@pytest.mark.parametrize("columns", [[0, 1, 2, 3], [(0, "a"), (0, "b"), (1, "a"), (1, "b")]])
+def test_columns_that_are_not_strings_are_no_names(columns):
+    X = frame()
+    X.columns = columns if isinstance(columns[0], int) else pd.MultiIndex.from_tuples(columns)
+    X = dd.from_pandas(X, npartitions=2)
+    assert DaskRows(X).feature_names is None
+    if isinstance(columns[0], int):
+        for rows in (X, DaskRows(X)):
+            assert not hasattr(TrimmedLasso(h=1).fit(rows, np.arange(40.0)), "feature_names_in_")
+
+
+def test_strings_and_numbers_are_refused_as_in_memory():
+    X = frame()
+    X.columns = ["a", 1, 2, 3]
+    for rows in (X, DaskRows(dd.from_pandas(X, npartitions=2))):
+        with pytest.raises(TypeError, match="all input features have string names"):
+            TrimmedLasso(h=1).fit(rows, np.arange(40.0))

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -29,6 +30,9 @@ class Client:
     def compute(self, tasks, optimize_graph):
         self.out[len(tasks)] += 1
         return [task.compute(scheduler="sync") for task in tasks]
+
+    def as_current(self):
+        return nullcontext()
 
     def gather(self, futures):
         if self.losses:
@@ -188,11 +192,9 @@ def test_memory_of_the_workers():
 
 def test_no_scheduler_there(monkeypatch):
     monkeypatch.setattr(dasktasks, "_SECONDS_TO_CONNECT", 0.5)
-    for nobody in ("tcp://127.0.0.1:1", "nonsense://here"):
-        with pytest.raises(
-            ConnectionError, match=f"no Dask scheduler answers at {nobody} .*; start one with"
-        ):
-            DaskRows(da.zeros((4, 2)), client=nobody)
+    nobody = "tcp://127.0.0.1:1"
+    with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {nobody} .*; start one with"):
+        DaskRows(da.zeros((4, 2)), client=nobody)
 
 
 def test_without_a_client_threads_do_it():
@@ -247,3 +249,98 @@ def test_a_scheduler_that_is_killed_in_mid_fit():
         server.kill()
     assert f"said: the Dask scheduler at {address} is gone; start a scheduler" in fit.stdout
     assert fit.stdout.strip().endswith("False")
+
+
+# -- memory of a container ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "limit"),
+    [
+        ("memory.max", "50000000\n", 50_000_000),
+        ("memory.max", "max\n", None),
+        ("memory/memory.limit_in_bytes", "70000000\n", 70_000_000),
+        ("memory/memory.limit_in_bytes", "9223372036854771712\n", None),
+        ("memory.max", "", None),
+        ("else", "1", None),
+    ],
+)
+def test_the_limit_of_a_container_counts(name, text, limit, tmp_path, monkeypatch):
+    monkeypatch.setattr(dasktasks, "_CGROUP", str(tmp_path))
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    assert Threads().memory() == (machine if limit is None else limit)
+
+
+def test_what_a_container_cannot_hold_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(dasktasks, "_CGROUP", str(tmp_path))
+    X = np.random.default_rng(0).standard_normal((100, 4))
+    for limit, kept in ((4 * X.nbytes - 1, False), (4 * X.nbytes, True)):
+        (tmp_path / "memory.max").write_text(str(limit))
+        rows = DaskRows(da.from_array(X, chunks=(50, 4)))
+        rows.design(np.ones(100))
+        assert rows._is_kept() == kept
+
+
+# -- arguments ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"memory": "1GB"}, TypeError, "memory='1GB' must be a number of bytes, as in memory="),
+        ({"memory": None}, TypeError, "memory=None must be a number of bytes"),
+        ({"memory": True}, TypeError, "memory=True must be a number of bytes"),
+        ({"memory": -1}, ValueError, "memory=-1 must be a number of bytes, 0 or more"),
+        ({"memory": np.nan}, ValueError, "memory=nan must be a number of bytes, 0 or more"),
+        ({"chunk_bytes": "64MiB"}, TypeError, "chunk_bytes='64MiB' must be a number of bytes"),
+        ({"chunk_bytes": -5}, ValueError, "chunk_bytes=-5 must be a number of bytes, 0 or more"),
+        ({"persist": "yes"}, TypeError, "persist='yes' must be True, False or None"),
+        ({"client": 3}, TypeError, "client must be a distributed.Client or the address .*, not int"),
+        ({"client": Client}, TypeError, "client must be a distributed.Client or the address .*, not type"),
+        ({"client": "foo://x:1"}, ValueError, "client='foo://x:1' is no address: unknown address scheme"),
+    ],
+    ids=repr,
+)
+def test_arguments_that_cannot_be(options, error, words):
+    with pytest.raises(error, match=words):
+        DaskRows(da.zeros((4, 2)), **options)
+
+
+def test_arguments_that_can_be():
+    for options in ({"memory": 256e9, "chunk_bytes": np.int64(5)}, {"memory": 0, "persist": np.True_}):
+        assert DaskRows(da.zeros((4, 2)), **options).shape == (4, 2)
+
+
+def test_an_assertion_of_the_client_is_put_into_words(monkeypatch):
+    import distributed
+
+    def failing(*parts, **named):
+        raise AssertionError
+
+    monkeypatch.setattr(distributed, "Client", failing)
+    with pytest.raises(ConnectionError, match=r"no Dask scheduler answers at x:1 \(AssertionError\)"):
+        runner_for("x:1")
+
+
+class Future:
+    """A stand-in for a distributed.Future."""
+
+    __module__ = "distributed.client"
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (np.eye(3), "X must be a Dask array or DataFrame, not ndarray; .* without DaskRows"),
+        ([[1.0]], "X must be a Dask array or DataFrame, not list"),
+        (dask.delayed(np.eye)(3), "X must be a Dask array or DataFrame, not Delayed; .*from_delayed"),
+        (Future(), r"X is a Future of distributed, .*; give X.result\(\)"),
+    ],
+    ids=["array", "list", "delayed", "future"],
+)
+def test_what_is_no_collection(X, words):
+    with pytest.raises(TypeError, match=words):
+        DaskRows(X)

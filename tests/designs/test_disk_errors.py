@@ -364,6 +364,7 @@ def test_parquet_that_takes_too_much_to_decode(tmp_path):
     assert OnDisk(tmp_path / "flat.parquet", memory=6_000_000).memory > 0
 
 
+@pytest.mark.filterwarnings("ignore:.*chunks have no file")  # nothing is written to it
 def test_zarr_in_chunks_too_tall_for_the_memory(tmp_path):
     zarr.create_array(store=str(tmp_path / "X.zarr"), shape=(20_000, 50), chunks=(20_000, 1), dtype="f8")
     with pytest.raises(ValueError, match=r"too few .*X.zarr.* chunks of 20000 x 1"):

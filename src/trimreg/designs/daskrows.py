@@ -12,12 +12,14 @@ or 40 workers give the same bits.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
 from . import blockkernels as kernels
-from .dasktasks import runner_for, size_of
+from .dasktasks import Threads, runner_for, size_of
 from .rows import NEAR_MEMORY, FarRows, block_columns
 
 #: Smaller chunks are joined: a task costs a few milliseconds, which 64 MB are worth.
@@ -62,7 +64,7 @@ class DaskRows(FarRows):
     persist : bool, optional
         Whether the workers keep the chunks in memory, so that they are read or generated only once. By
         default they do if that takes at most half of their memory (without a cluster: a quarter of this
-        machine's).
+        machine's memory, or of the container's).
     chunk_bytes : int
         Neighbouring chunks are joined until they have as many bytes. What is joined depends on X alone, so
         the sums have the same bits on any number of workers.
@@ -83,14 +85,19 @@ class DaskRows(FarRows):
     kind = "Dask array"
 
     def __init__(self, X, client=None, persist=None, chunk_bytes=None, memory=NEAR_MEMORY):
+        _check_options(persist, chunk_bytes, memory)
+        _check_collection(X)
         self._runner = runner_for(client)
         self.memory = memory
+        _check_kept(X, self._runner)
         self.traffic = Traffic()
         self.feature_names = None
         if hasattr(X, "to_dask_array") and hasattr(X, "dtypes"):
             self.kind = "Dask DataFrame"
-            self.feature_names = [str(name) for name in X.columns]
-            declared, p = _storage_of_columns(X.dtypes), len(self.feature_names)
+            names = list(X.columns)
+            if any(isinstance(name, str) for name in names):  # numbers are no names to scikit-learn
+                self.feature_names = names
+            declared, p = _storage_of_columns(X.dtypes), len(names)
             sources = _own_graphs(X)
             lengths = None
         else:
@@ -308,6 +315,63 @@ def _as_block(source, declared, storage):
 # -- what X is ----------------------------------------------------------------------------------------------
 
 
+def _check_options(persist, chunk_bytes, memory):
+    if persist is not None and not isinstance(persist, (bool, np.bool_)):
+        raise TypeError(f"persist={persist!r} must be True, False or None")
+    for name, value in (("chunk_bytes", 0 if chunk_bytes is None else chunk_bytes), ("memory", memory)):
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise TypeError(f"{name}={value!r} must be a number of bytes, as in {name}=64_000_000")
+        if not value >= 0:
+            raise ValueError(f"{name}={value!r} must be a number of bytes, 0 or more")
+
+
+def _check_collection(X):
+    """Refuse what is neither an array nor a DataFrame of Dask, and say what to give."""
+    import dask.array as da
+    from dask.delayed import Delayed
+
+    kind = type(X).__name__
+    if isinstance(X, da.Array):
+        return
+    if type(X).__module__.partition(".")[0] == "distributed":
+        raise TypeError(
+            f"X is a {kind} of distributed, no Dask array or DataFrame; give X.result() if it fits in memory,"
+            " or make an array of it with dask.array.from_delayed"
+        )
+    if isinstance(X, Delayed) or not hasattr(X, "to_dask_array"):
+        raise TypeError(
+            f"X must be a Dask array or DataFrame, not {kind}; dask.array.from_array, from_delayed and "
+            "dask.dataframe.from_pandas make one, and what is in memory is fitted without DaskRows"
+        )
+    if X.ndim != 2:
+        raise ValueError(f"X is a Dask {kind}, and must have 2 dimensions; give a DataFrame: X.to_frame()")
+
+
+def _kept(X) -> list:
+    """The chunks that X has on workers, as futures."""
+    if "distributed" not in sys.modules:
+        return []
+    from dask.utils import ensure_dict
+    from distributed import Future
+
+    return [value for value in ensure_dict(X.__dask_graph__()).values() if isinstance(value, Future)]
+
+
+def _check_kept(X, runner):
+    """Refuse chunks that were kept by workers whom the runner cannot ask."""
+    kept = _kept(X)
+    if any(one.client.status in ("closing", "closed") or one.status == "cancelled" for one in kept):
+        raise ValueError(
+            "X was persisted on a cluster whose client is closed, so its chunks are gone; make X again, and "
+            "keep the client open until the fit is done"
+        )
+    if kept and isinstance(runner, Threads):
+        raise ValueError(
+            "X was persisted on a cluster that is not Dask's default; fit to DaskRows(X, client=...), with "
+            "its client"
+        )
+
+
 def _check_array(X) -> int:
     """The number of columns of a Dask array that can be used."""
     if X.ndim != 2:
@@ -351,7 +415,8 @@ def _own_graphs(X):
     from dask.optimization import cull
     from dask.utils import ensure_dict
 
-    for optimize in (True, False):  # Dask's optimization loses chunks that are kept on workers
+    # Dask's optimization loses chunks that are kept on workers, or the hold that X has on them.
+    for optimize in (False,) if _kept(X) else (True, False):
         blocks = list(np.ravel(X.to_delayed(optimize_graph=optimize)))
         graph = ensure_dict(blocks[0].__dask_graph__()) if blocks else {}
         if all(block.key in graph for block in blocks):

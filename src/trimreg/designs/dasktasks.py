@@ -18,6 +18,7 @@ _BATCH_BYTES = 256 << 20  # results of a batch that this process holds at a time
 _SECONDS_BETWEEN_LOOKS = 2.0
 _SECONDS_WITHOUT_WORKERS = 300
 _SECONDS_TO_CONNECT = 10
+_CGROUP = "/sys/fs/cgroup"
 
 
 class WorkersDied(RuntimeError):
@@ -29,7 +30,13 @@ def runner_for(client=None):
     if client is None:
         client = _default_client()
         return Threads() if client is None else Cluster(client)
-    return Cluster(_connected(client) if isinstance(client, str) else client)
+    if isinstance(client, str):
+        client = _connected(client)
+    elif isinstance(client, type) or not all(hasattr(client, name) for name in ("scheduler", "gather")):
+        raise TypeError(
+            f"client must be a distributed.Client or the address of a scheduler, not {type(client).__name__}"
+        )
+    return Cluster(client)
 
 
 def _default_client():
@@ -48,12 +55,20 @@ def _default_client():
 
 def _connected(address):
     from distributed import Client
+    from distributed.comm import parse_address
+    from distributed.comm.registry import get_backend
 
     try:
+        get_backend(parse_address(address)[0])  # a Client that fails on it would stay behind half made
+    except ValueError as error:
+        raise ValueError(
+            f"client={address!r} is no address: {error}; give one as in 'tcp://host:8786'"
+        ) from None
+    try:
         return Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, AssertionError) as error:
         raise ConnectionError(
-            f"no Dask scheduler answers at {address} ({error});"
+            f"no Dask scheduler answers at {address} ({str(error) or type(error).__name__});"
             " start one with 'dask scheduler', or leave the address out"
         ) from None
 
@@ -63,6 +78,14 @@ def size_of(result) -> int:
     if isinstance(result, (tuple, list)):
         return sum(map(size_of, result))
     return int(getattr(result, "nbytes", 64))
+
+
+def _container_memory() -> float:
+    """The limit of the container that this process is in, of version 2 or 1; inf if there is none."""
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError), open(os.path.join(_CGROUP, name), encoding="ascii") as file:
+            return int(file.read())  # "max" is no number and no limit; version 1 says it by a huge number
+    return math.inf
 
 
 class _Batches:
@@ -87,7 +110,7 @@ class Threads:
 
     def memory(self):
         with suppress(AttributeError, ValueError, OSError):
-            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), _container_memory())
         return 0
 
     def persist(self, blocks):
@@ -197,7 +220,8 @@ class Cluster:
 
         while True:
             try:
-                wait(futures, timeout=_SECONDS_BETWEEN_LOOKS)
+                with self.client.as_current():  # wait asks Dask's default client, which this need not be
+                    wait(futures, timeout=_SECONDS_BETWEEN_LOOKS)
             except TimeoutError:
                 self.look()
             else:

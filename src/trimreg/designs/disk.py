@@ -16,7 +16,13 @@ from .rows import FarRows
 from .zarrfile import is_zarr, zarr_array
 
 BLOCK_BYTES = 16 << 20
-VECTORS = 10  # of length n, in float64, that a fit holds at once
+VECTORS = 10  # of length n, in float64, that a fit holds at once at the least
+#: By loss, as measured: so many, and so many more for every output.
+_BY_LOSS = {
+    "quadratic": (10, 0), "poisson": (10, 0), "gamma": (10, 0), "logistic": (12, 0), "huber": (16, 0),
+    "cox": (34, 0), "multitask": (6, 4), "multinomial": (8, 8),
+}  # fmt: skip
+_OTHER_LOSS = (8, 8)
 
 
 class OnDisk(FarRows):
@@ -33,8 +39,11 @@ class OnDisk(FarRows):
         converted to float64 block by block.
     memory : int, default=512_000_000
         Bytes that a fit may hold: the vectors of length n, the blocks that are being read, and the columns
-        that are kept near so as not to be read again. More memory saves passes. What Python and its libraries
-        take (about 300 MB) comes on top.
+        that are kept near so as not to be read again. How many vectors there are depends on the loss
+        (:func:`vectors_of`); where they do not fit, the fit is refused at its beginning, and told what would
+        do. More memory saves passes. On top come ``y`` and weights as the user has them, what Python and its
+        libraries take (about 300 MB) and some 30 MB to work in; in a search up to 4 vectors, one for each
+        fold, and the columns of two designs; and all of it once more for every further process of ``n_jobs``.
     columns : sequence of str or int, optional
         Which columns of a Parquet source are X; by default all but the index of a pandas frame.
 
@@ -74,21 +83,11 @@ class OnDisk(FarRows):
         if isinstance(memory, bool) or not isinstance(memory, Integral) or memory <= 0:
             raise ValueError(f"memory={memory!r} must be a positive whole number of bytes")
         store = _store_of(source, columns, _block_bytes(memory))
-        vectors = 8 * VECTORS * store.shape[0]
-        needed = vectors + store.live_bytes
-        if needed > memory:
-            enough = needed
-            while (more := vectors + replace(store, block_bytes=_block_bytes(enough)).live_bytes) > enough:
-                enough = more
-            raise ValueError(
-                f"memory={memory} bytes are too few for {store.path}: {VECTORS} vectors of length "
-                f"{store.shape[0]} take {vectors}, reading takes {store.live_bytes}; "
-                f"give memory={enough} or more{store.advice}"
-            )
         self._store = store
         self._columns = None
         self._tally = {"passes": 0}
-        self.memory = int(memory) - needed
+        self._budget = int(memory)
+        self.memory = _left_for_columns(store, self._budget, VECTORS)
         self.shape, self.dtype = store.shape, store.dtype
         self.feature_names = None if store.names is None else list(store.names)
 
@@ -101,11 +100,32 @@ class OnDisk(FarRows):
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError(
-            f"{self.describe()} is not pulled into memory; give it to an estimator of trimreg as X"
+            f"{self.describe()} is not pulled into memory; give it to an estimator of trimreg as X, and to "
+            "TrimmedLassoCV and the like, not to GridSearchCV, to choose among several"
         )
 
     def describe(self) -> str:
         return f"{super().describe()} ({os.path.basename(self._store.path)})"
+
+    def with_room_for(self, loss) -> OnDisk:
+        """The same matrix, with less memory for columns: that of what a fit of this loss holds is set apart.
+
+        Parameters
+        ----------
+        loss : Loss
+            Bound to its target, so that the number of its outputs is known.
+
+        Raises
+        ------
+        ValueError
+            If the vectors exceed the memory.
+        """
+        whose = f" of a fit with loss {loss.name!r}"
+        left = _left_for_columns(self._store, self._budget, vectors_of(loss), whose)
+        other = copy.copy(self)  # and the tally of passes with it
+        # The Hessian of Cox works on sorted copies of its columns, which take as much as the columns may.
+        other.memory = min(self.memory, left // 2 if loss.name == "cox" else left)
+        return other
 
     def sweep(self, kernel, vectors=(), arguments=()):
         """Yield ``kernel(block, *parts, *arguments)`` for each block of rows, in order: one pass."""
@@ -155,6 +175,38 @@ class OnDisk(FarRows):
             finally:
                 wait([following])  # a read may be under way
                 blocks.close()  # and the file with it
+
+
+def vectors_of(loss) -> int:
+    """How many vectors of length n a fit with this loss holds at once, beside blocks and columns of X.
+
+    They were measured, as the peak of all arrays of a fit less its blocks.
+
+    Examples
+    --------
+    >>> from trimreg.designs.disk import vectors_of
+    >>> from trimreg.losses import Multinomial, Quadratic
+    >>> vectors_of(Quadratic()), vectors_of(Multinomial(5))
+    (10, 48)
+    """
+    alone, each = _BY_LOSS.get(loss.name, _OTHER_LOSS)
+    return max(VECTORS, alone + each * loss.n_outputs)
+
+
+def _left_for_columns(store, memory, count, whose=""):
+    """Bytes that ``count`` vectors and the blocks leave; an error that says how many would do if none."""
+    vectors = 8 * count * store.shape[0]
+    needed = vectors + store.live_bytes
+    if needed > memory:
+        enough = needed
+        while (more := vectors + replace(store, block_bytes=_block_bytes(enough)).live_bytes) > enough:
+            enough = more
+        raise ValueError(
+            f"memory={memory} bytes are too few for {store.path}: {count} vectors of length "
+            f"{store.shape[0]}{whose} take {vectors}, reading takes {store.live_bytes}; "
+            f"give memory={enough} or more{store.advice}"
+        )
+    return memory - needed
 
 
 def _block_bytes(memory):

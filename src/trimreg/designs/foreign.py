@@ -103,6 +103,8 @@ def to_host(value):
     """
     kind = _kind(value)
     if kind == "dask":
+        if not hasattr(value, "compute"):
+            raise TypeError(f"got a {type(value).__name__} of distributed, no array; give its .result()")
         return value.compute()
     if kind == "torch":
         value = value.detach()

@@ -48,9 +48,9 @@ def stamp(path) -> tuple:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
-def check_unchanged(path, before: tuple) -> None:
-    """Refuse a file that is not what it was when the matrix was opened."""
-    now = stamp(path)
+def check_unchanged(path, before: tuple, now: tuple | None = None) -> None:
+    """Refuse a file that is not what it was when the matrix was opened. Stamps begin with the size."""
+    now = stamp(path) if now is None else now
     if now != before:
         how = f"it had {before[0]} bytes, now {now[0]}" if now[0] != before[0] else "it was written to"
         raise ValueError(f"{path} has changed since it was opened ({how}); make a new OnDisk of it")

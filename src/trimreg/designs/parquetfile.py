@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,19 +23,28 @@ def _parquet():
 
 
 def parts_of(path: str) -> list[str]:
-    """The files of a Parquet source, by name; those that begin with _ or . are no data."""
+    """The files of a Parquet source, by name; those that begin with _ or . are no data.
+
+    Numbers in names are compared as numbers, ``part.2`` before ``part.10``, as Dask writes and reads them:
+    the rows must come in the order of ``y``.
+    """
     if not os.path.isdir(path):
         return [path]
     return [
         os.path.join(path, name)
-        for name in sorted(os.listdir(path))
+        for name in sorted(os.listdir(path), key=_by_number)
         if name.endswith((".parquet", ".pq")) and not name.startswith(("_", "."))
     ]
 
 
+def _by_number(name: str):
+    parts = re.split(r"(\d+)", name)  # every second one is a number
+    return [int(part) if at % 2 else part for at, part in enumerate(parts)], name
+
+
 def parquet_file(path: str, columns, block_bytes: int) -> ParquetFiles:
     """The matrix in the columns of a Parquet file or folder."""
-    files = parts_of(path)
+    files, columns = parts_of(path), _listed(columns)
     schemas, counts, live = [], [], 0
     for file in files:
         before = stamp(file)
@@ -56,13 +66,40 @@ def parquet_file(path: str, columns, block_bytes: int) -> ParquetFiles:
     return ParquetFiles(path, tuple(counts), shape, dtype, tuple(schemas[0]), live, block_bytes)
 
 
+def _listed(columns):
+    """The columns as a list: of names, of positions, or of both."""
+    if columns is None or isinstance(columns, str):
+        return columns if columns is None else [columns]
+    try:
+        columns = list(columns)
+    except TypeError:
+        raise TypeError(f"columns={columns!r} must be a list of names or positions of columns") from None
+    if any(isinstance(one, (bool, np.bool_)) for one in columns):
+        raise TypeError(
+            f"columns={columns} are booleans; give names or positions, such as np.flatnonzero of a mask"
+        )
+    return columns
+
+
+def _named(schema, one, file):
+    """The name of a column that is given by name or position."""
+    if not isinstance(one, (int, np.integer)):
+        return one
+    count = len(schema.names)
+    if not -count <= one < count:
+        raise ValueError(
+            f"columns has the position {one}, and {file} has {count} columns; give 0 to {count - 1}, or names"
+        )
+    return schema.names[one]
+
+
 def _chosen(schema, columns, file):
     """The names of the columns, all of them numbers."""
     if columns is None:  # all but the index of a pandas frame, which is no feature
         index = (schema.pandas_metadata or {}).get("index_columns", [])
         names = [name for name in schema.names if name not in index]
     else:
-        names = [schema.names[one] if isinstance(one, (int, np.integer)) else one for one in columns]
+        names = [_named(schema, one, file) for one in columns]
     missing = [name for name in names if name not in schema.names]
     if missing:
         raise ValueError(f"columns={missing} are not in {file}; it has {schema.names}")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import warnings
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 
 import numpy as np
 
-from .npyfile import check_shape, storage_dtype
+from .npyfile import check_shape, check_unchanged, storage_dtype
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
+_WATCHED = 5000  # files that are looked at before a pass: a tenth of a second, where reading them takes two
 
 
 def is_zarr(folder: str) -> bool:
@@ -50,9 +55,64 @@ def zarr_array(source, block_bytes: int) -> ZarrArray:
         name, found = f"{name}/{matrices[0]}", found[matrices[0]]
     storage_dtype(found.dtype, name)
     check_shape(found.shape, name)
-    return ZarrArray(
-        source, name, tuple(found.shape), np.dtype(found.dtype), tuple(found.chunks), block_bytes
-    )
+    shape, chunks, folder = tuple(found.shape), tuple(found.chunks), _folder(found)
+    files = None if folder is None else _files(folder)
+    _warn_of_missing(found, name, files)
+    return ZarrArray(source, name, shape, np.dtype(found.dtype), chunks, block_bytes, folder, _stamp(files))
+
+
+def _folder(array) -> str | None:
+    """Where the chunks of an array are files; None in other stores, such as archives and buckets."""
+    place = array.store_path
+    if not isinstance(place.store, _zarr().storage.LocalStore):
+        return None
+    return os.path.join(os.path.abspath(place.store.root), place.path)
+
+
+def _files(folder: str) -> dict[str, tuple] | None:
+    """Size, time of writing and number of each file of an array, by its key; None if they are too many."""
+    files, waiting = {}, [""]
+    while waiting:
+        inside = waiting.pop()
+        with os.scandir(os.path.join(folder, inside)) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    waiting.append(f"{inside}{entry.name}/")
+                    continue
+                try:
+                    found = os.stat(entry.path)
+                except FileNotFoundError:  # renamed just now, as writers do
+                    continue
+                files[inside + entry.name] = found.st_size, found.st_mtime_ns, found.st_ino
+                if len(files) > _WATCHED:
+                    return None
+    return files
+
+
+def _stamp(files) -> tuple | None:
+    """What changes when a chunk is written, added or taken away, in a few bytes."""
+    if files is None:
+        return None
+    every = repr(sorted(files.items())).encode()
+    return sum(size for size, _, _ in files.values()), hashlib.blake2b(every, digest_size=16).hexdigest()
+
+
+def _warn_of_missing(array, name, files) -> None:
+    """Zarr reads a chunk that has no file as the fill value, whether it was left out or lost."""
+    shards = getattr(array, "shards", None)  # a file each, where there are some
+    counts = [-(-n // size) for n, size in zip(array.shape, shards or array.chunks, strict=True)]
+    if files is None or prod(counts) > _WATCHED:
+        return
+    keys = map(array.metadata.encode_chunk_key, product(*map(range, counts)))
+    missing = sum(key not in files for key in keys)
+    if missing:
+        warnings.warn(
+            f"{name}: {missing} of {prod(counts)} {'shards' if shards else 'chunks'} have no file and are "
+            f"read as the fill value, {array.fill_value}. That is right where nothing else was written "
+            "(write_empty_chunks=False); else the store is incomplete: write it again",
+            UserWarning,
+            stacklevel=5,  # who makes the OnDisk
+        )
 
 
 @dataclass(frozen=True)
@@ -65,6 +125,8 @@ class ZarrArray:
     stored: np.dtype
     chunks: tuple[int, int]
     block_bytes: int
+    folder: str | None = None  # of a local store
+    before: tuple | None = None  # the stamp of its files, if they are watched
     names = None
 
     @property
@@ -95,11 +157,21 @@ class ZarrArray:
         touched = len(np.unique(np.asarray(columns) // self.chunks[1]))
         return touched / across if touched < across else 1
 
+    def _check_files(self):
+        if self.before is None:
+            return
+        try:
+            now = _stamp(_files(self.folder))
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{self.path}: there is no Zarr store (any more)") from None
+        check_unchanged(self.path, self.before, now or (self.before[0], "too many files by now"))
+
     def blocks(self, columns=None):
         """The blocks of rows in order, of all columns or of some; other chunks are not decoded."""
         array = _opened(self.source)
         if (getattr(array, "shape", None), getattr(array, "dtype", None)) != (self.shape, self.stored):
             raise ValueError(f"{self.path} has changed since it was opened; make a new OnDisk of it")
+        self._check_files()
         step = self.step(self.shape[1] if columns is None else len(columns))
         for start in range(0, self.shape[0], step):
             stop = min(start + step, self.shape[0])

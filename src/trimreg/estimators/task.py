@@ -135,6 +135,8 @@ def prepare(
     loss.check_target(y)
     d = check.check_sample_weight(sample_weight, n)
     loss = loss.bound(y, d)
+    if hasattr(X, "with_room_for"):  # a far matrix with a budget, of which the vectors of the fit are a part
+        X = X.with_room_for(loss)
     fit_intercept = fit_intercept and loss.sees_constants
     penalty = penalty.bind(p, loss.n_outputs)
     check.check_options(spec, options, penalty, positive)

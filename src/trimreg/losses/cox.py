@@ -12,6 +12,7 @@ from .poisson import exp
 
 _TIES = ("efron", "breslow")
 _ELEMENTS = 1 << 22  # of columns that are worked on at a time, where they lie elsewhere: 32 MiB
+_WORKED_ON = 7  # vectors of float64 that a column takes while it is worked on
 _RANGE = 600.0  # sums of exponentials this far apart still are numbers on one scale
 
 
@@ -136,7 +137,10 @@ class Cox(Loss):
         if len(W) > design.room:
             gram, sums = design.gram_and_sums(W, t.unsorted(a))
             return gram - np.outer(sums, sums) / a.sum()
-        return _gram_by_columns(t, a, design.restricted(W))
+        # What is worked on takes as much memory again as the columns that may be kept near.
+        room = min(design.room, _ELEMENTS) * np.dtype(design.dtype).itemsize
+        step = max(1, int(min(room // (8 * _WORKED_ON), _ELEMENTS // len(a))))
+        return _gram_by_columns(t, a, design.restricted(W), step)
 
     def slope_bound(self, y, d):
         r""":math:`\sqrt{m + m^2 / \min d}`, m the weight of all events, min d the least weight at risk.
@@ -177,22 +181,26 @@ def _with_means(t: _Terms, a, Z):
     of_dead = Z[t.dead] * np.exp(t.log_weight[t.dead] - t.log_risk[t.dead_group])[:, None]
     first = t.first_dead()
     tied = np.repeat(np.add.reduceat(of_dead, first, axis=0), np.diff(first, append=t.dead.size), axis=0)
-    means = (means - t.fraction[:, None] * tied) * np.exp(t.log_risk[t.dead_group] - t.log_rest)[:, None]
+    del of_dead  # these are as long as the columns: no more of them at once than it takes
+    tied *= t.fraction[:, None]
+    means -= tied
+    means *= np.exp(t.log_risk[t.dead_group] - t.log_rest)[:, None]
     return Z, means
 
 
-def _gram_by_columns(t: _Terms, a, design):
-    """The Hessian on all columns of the design, a pair of groups of them at a time."""
-    n, p = design.shape
-    step = max(1, _ELEMENTS // n)
+def _gram_by_columns(t: _Terms, a, design, step):
+    """The Hessian on all columns of the design, a pair of groups of ``step`` of them at a time."""
+    p = design.shape[1]
     groups = [np.arange(start, min(start + step, p)) for start in range(0, p, step)]
     gram = np.empty((p, p))
     for i, left in enumerate(groups):
-        Z, means = _with_means(t, a, design.columns(left))
-        weighted, means = a[:, None] * Z, t.mean_weight[:, None] * means
+        weighted, means = _with_means(t, a, design.columns(left))
+        weighted *= a[:, None]
+        means *= t.mean_weight[:, None]
         for right in groups[i:]:
             Z, others = _with_means(t, a, design.columns(right))
             gram[np.ix_(left, right)] = weighted.T @ Z - means.T @ others
+            del Z, others  # before there are the next
             gram[np.ix_(right, left)] = gram[np.ix_(left, right)].T
     return gram
 
@@ -328,7 +336,7 @@ def risk_set_means(Z, log_weight, log_risk_from):
         scale = log_risk_from[start]
         sums = np.exp(log_weight[start:end] - scale)[:, None] * Z[start:end]
         sums[-1] += following * np.exp(log_following - scale)
-        sums = np.cumsum(sums[::-1], axis=0)[::-1]
-        means[start:end] = sums * np.exp(scale - log_risk_from[start:end])[:, None]
+        np.cumsum(sums[::-1], axis=0, out=means[start:end][::-1])
+        means[start:end] *= np.exp(scale - log_risk_from[start:end])[:, None]
         following, log_following, end = means[start], scale, start
     return means

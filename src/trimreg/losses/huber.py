@@ -178,8 +178,8 @@ def deflated_gram(design, W, a, unit, sums):
     total, start = np.zeros((len(W), len(W))), 0
     for Z in design.row_blocks(W):
         rows = slice(start, start + len(Z))
-        C = Z - np.outer(unit[rows], sums)
-        total += C.T @ (a[rows, None] * C)
+        Z -= np.outer(unit[rows], sums)  # blocks are copies
+        total += Z.T @ (a[rows, None] * Z)
         start += len(Z)
     return total
 
@@ -216,11 +216,13 @@ def concomitant_scale(size: np.ndarray, d: np.ndarray, epsilon: float, floor: fl
     >>> round(s**2, 6)  # the mean square: no residual is beyond 10 s
     12.5
     """
-    size, d = size[d > 0], d[d > 0]
+    if not (d > 0).all():
+        size, d = size[d > 0], d[d > 0]
     unit = float(size.max(initial=0.0))
     if unit <= floor:
         return floor
-    square, total = (size / unit) ** 2, float(d.sum())  # in units of the largest, whose square may overflow
+    square, total = size / unit, float(d.sum())  # in units of the largest, whose square may overflow
+    square *= square
     t = total / float(d @ square)
     while unit / np.sqrt(t) > floor:
         outside = square * t > epsilon**2

@@ -27,6 +27,7 @@ from .path import cells
 
 _COPIED = 1 << 26  # bytes of X up to which a fold has its own copy of the training rows
 _PREDICTED = 1 << 24  # numbers of linear predictors, of all samples, that a pass over a far X makes at a time
+_PER_SCORE = 4  # arrays of the size of a linear predictor that it takes to score one
 ALL_COLUMNS = 3000  # above this a surface does not form the whole Gram matrix either
 
 #: A column is taken anew if its variance in the fold is less than this part of what was subtracted from.
@@ -168,7 +169,10 @@ def predictors(X, coefs, intercepts):
 
 def _far_predictors(X, coefs, intercepts):
     outputs = 1 if coefs.ndim == 2 else coefs.shape[1]
-    step = max(1, _PREDICTED // (X.shape[0] * outputs))
+    size = X.shape[0] * outputs
+    # Predictors have the memory of the columns, and are there twice while the intercepts are added.
+    fitting = (getattr(X, "memory", np.inf) / 8 - _PER_SCORE * size) / 2
+    step = int(max(1, min(_PREDICTED, fitting) // size))
     for start in range(0, coefs.shape[0], step):
         part = coefs[start : start + step]
         product = X.product(part.reshape(-1, coefs.shape[-1]).T.astype(float)).T
