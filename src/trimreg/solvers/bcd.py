@@ -55,6 +55,7 @@ from .firstorder import (
     StepSize,
     feasible,
     feasible_start,
+    keeping_start,
     positive_number,
     require_trimmed,
     stationarity_goal,
@@ -129,7 +130,8 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, w0=None, eta=None, tau=1.0, 
     theta = feasible_start(problem, theta0)
     w = problem.penalty.uniform_weights() if w0 is None else problem.penalty.checked_weights(w0, "w0")
     eta = None if eta is None else positive_number("eta", eta)
-    return _algorithm_1(problem, theta, w, tol, eta, positive_number("tau", tau), record_stationarity)
+    steps = _algorithm_1(problem, theta, w, tol, eta, positive_number("tau", tau), record_stationarity)
+    return keeping_start(problem, theta, steps)
 
 
 def _algorithm_1(problem, theta, w, tol, eta, tau, record_stationarity):

@@ -31,6 +31,7 @@ from .firstorder import (
     StepSize,
     feasible,
     feasible_start,
+    keeping_start,
     positive_number,
     require_trimmed,
     stationarity_goal,
@@ -91,7 +92,7 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, ties="plain"):
         raise ValueError(f"ties must be one of {list(TIES)}; got {ties!r}")
     theta = feasible_start(problem, theta0)
     eta = None if eta is None else positive_number("eta", eta)
-    return _algorithm_2(problem, theta, tol, eta, ties)
+    return keeping_start(problem, theta, _algorithm_2(problem, theta, tol, eta, ties))
 
 
 def _algorithm_2(problem, theta, tol, eta, ties):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,8 +48,9 @@ def run(steps: Iterator[Step], max_iter: int, callback=None) -> Outcome:
     Warns with scikit-learn's ``ConvergenceWarning`` unless the last step says ``converged``.
     ``callback(step)`` is called after every step; if it returns True the run ends there.
 
-    A ``KeyboardInterrupt`` (Ctrl-C) ends the run at its step of lowest objective, with a warning. It goes on
-    to the caller where there is no step yet, and where the run is :func:`part_of_more`.
+    A ``KeyboardInterrupt`` (Ctrl-C) ends the run at its step of lowest objective, with a warning; within the
+    first step, at the point that the solver leaves (:func:`keeping`), which is then the only step. It goes on
+    to the caller where there is no point yet, and where the run is :func:`part_of_more`.
     """
     history: dict[str, list[float]] = {"objective": []}
     step, best, count, stopped = None, None, 0, False
@@ -63,10 +64,15 @@ def run(steps: Iterator[Step], max_iter: int, callback=None) -> Outcome:
             stopped = callback is not None and callback(step) is True
             if step.converged or stopped or count >= max_iter:
                 break
-    except KeyboardInterrupt:
-        if best is None or part_of_more():
+    except KeyboardInterrupt as stop:
+        if part_of_more():
             raise
-        return Outcome(kept_of_interrupted(best, count), count, history, interrupted=True)
+        if best is None:
+            best = _left_by(stop)
+            if best is None:
+                raise
+            history["objective"].append(float(best.objective))
+        return Outcome(kept_of_interrupted(best, count), max(count, 1), history, interrupted=True)
     if step is None:
         raise RuntimeError("a solver must yield at least one step")
     if not step.converged and not stopped:
@@ -75,9 +81,46 @@ def run(steps: Iterator[Step], max_iter: int, callback=None) -> Outcome:
     return Outcome(step, count, history)
 
 
+def keeping(steps: Iterator[Step], kept: Callable[[], Step | None]) -> Iterator[Step]:
+    """The steps; an interrupt within the first of them takes ``kept`` along to :func:`run`.
+
+    ``kept()`` is what stays of the run then, or None. It is called by who wants it and not here: it may take
+    passes over X, and who steps by hand, or interrupts many fits, waits for none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.solvers.driver import Step, keeping, run
+    >>> def interrupted():
+    ...     raise KeyboardInterrupt
+    ...     yield
+    >>> start = Step(np.zeros(1), np.ones(1), objective=2.0)
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     run(keeping(interrupted(), lambda: start), max_iter=10).step.message
+    'interrupted within the first step'
+    """
+    begun = False
+    try:
+        for step in steps:
+            begun = True
+            yield step
+    except KeyboardInterrupt as stop:
+        if not begun and not part_of_more():  # there it may be sent to another process, and X with it
+            stop.kept = kept
+        raise
+
+
+def _left_by(stop: KeyboardInterrupt) -> Step | None:
+    kept = getattr(stop, "kept", None)
+    return None if kept is None else kept()
+
+
 def kept_of_interrupted(best, count: int, what: str = "step"):
     """A step or result as what stays of an interrupted run after ``count`` steps, told to the user."""
     message = f"interrupted after {count} {what}{'s' if count > 1 else ''}"
+    if count == 0:
+        message = f"interrupted within the first {what}"
     _warn(
         f"{message}: the best point so far is kept, with objective {best.objective:.6g}; fit again for more"
     )

@@ -6,6 +6,7 @@ import numbers
 
 import numpy as np
 
+from .driver import Step, keeping
 from .problem import Problem
 
 _GROWTH = 1.2
@@ -69,6 +70,28 @@ def feasible_start(problem: Problem, theta0) -> np.ndarray:
 def feasible(problem: Problem, theta):
     """theta, with 0 in place of what is negative and must not be."""
     return np.where(problem.positive, np.maximum(theta, 0.0), theta) if np.any(problem.positive) else theta
+
+
+def keeping_start(problem: Problem, theta, steps):
+    """The steps; of a run that is interrupted within the first, the start stays.
+
+    Before it there are the many passes over X that ``L_f`` takes. What the objective takes is paid for by who
+    interrupts.
+
+    Examples
+    --------
+    >>> from trimreg.solvers.firstorder import keeping_start
+    >>> list(keeping_start(None, None, iter(["first", "second"])))
+    ['first', 'second']
+    """
+
+    def start():
+        objective = problem.objective(theta)
+        if not np.isfinite(objective):
+            return None
+        return Step(theta, problem.weights(theta, np.zeros_like(theta)), objective, message="start")
+
+    return keeping(steps, start)
 
 
 class StepSize:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..penalties.base import largest_violation
-from .driver import Step
+from .driver import Step, keeping
 from .exchange import descend, kick
 from .firstorder import feasible_start
 from .groupsearch import GroupSearch, eliminated
@@ -37,6 +37,7 @@ from .path import rising_alpha
 from .polish import SoftSearch
 from .pool import GramPool
 from .problem import Problem
+from .reached import Reached
 from .subset import SubsetSearch
 from .workingset import GramSolver, WorkingSetSolver
 
@@ -84,8 +85,15 @@ def iterate(problem: Problem, theta0, *, tol=1e-6, rng=None, effort="medium"):
     rng = np.random.default_rng(0) if rng is None else rng
     normal, norms = problem.normalized()
     start = None if theta0 is None else feasible_start(problem, theta0) * norms
-    for step in _normalized(normal, norms, start, tol, rng, EFFORTS[effort]):
-        yield replace(step, theta=step.theta / norms)
+    reached = Reached(normal, start)
+    steps = _normalized(normal, norms, start, tol, rng, EFFORTS[effort], reached)
+
+    def in_units(step):
+        return None if step is None else replace(step, theta=step.theta / norms)
+
+    for step in keeping(steps, lambda: in_units(reached.step())):
+        reached.forget()
+        yield in_units(step)
 
 
 def confirm(problem: Problem, few: Problem, step: Step, *, tol=1e-6, rng=None, effort="medium"):
@@ -103,8 +111,8 @@ def confirm(problem: Problem, few: Problem, step: Step, *, tol=1e-6, rng=None, e
         yield replace(end, theta=end.theta / norms, swap_optimal=optimal)
 
 
-def _normalized(problem, norms, theta0, tol, rng, effort):
-    inner = WorkingSetSolver(problem, tol)
+def _normalized(problem, norms, theta0, tol, rng, effort, reached):
+    inner = WorkingSetSolver(problem, tol, reached=reached)
     if problem.penalty.n_free is None:
         yield from _majorize_minimize(inner, theta0)
         return

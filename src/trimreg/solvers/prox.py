@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .driver import Step
-from .firstorder import StepSize, feasible_start, positive_number, stationarity_goal
+from .firstorder import StepSize, feasible_start, keeping_start, positive_number, stationarity_goal
 
 
 class Point(NamedTuple):
@@ -82,7 +82,7 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, accelerate=False):
     """
     theta = feasible_start(problem, theta0)
     eta = None if eta is None else positive_number("eta", eta)
-    return _proximal_gradient(problem, theta, tol, eta, accelerate)
+    return keeping_start(problem, theta, _proximal_gradient(problem, theta, tol, eta, accelerate))
 
 
 def _proximal_gradient(problem, theta, tol, eta, accelerate):
