@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from nets_in_a_line import Net, physical
 from torch import nn
 from torch.nn import functional as F
 
@@ -29,23 +30,6 @@ def exported(model, keep, x, groups="auto", **options):
     assert got.shape == want.shape
     assert (got - want).abs().max() <= 1e-5 * want.abs().max()
     return small
-
-
-def physical(small):
-    return {layer.name: layer.physical for layer in small.report.layers}
-
-
-class Net(nn.Module):
-    """Layers by name and a forward given as a function, to write networks down in one line."""
-
-    def __init__(self, forward, **layers):
-        super().__init__()
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-        self.steps = forward
-
-    def forward(self, x):
-        return self.steps(self, x)
 
 
 def cut_rows(module, rows):

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from nets_in_a_line import Net, physical
 from torch import fx, nn
 from torch.nn import functional as F
 
@@ -22,19 +23,6 @@ def _seeded():
     torch.manual_seed(0)
 
 
-class Net(nn.Module):
-    """Layers by name and a forward given as a function."""
-
-    def __init__(self, forward, **layers):
-        super().__init__()
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-        self.steps = forward
-
-    def forward(self, x):
-        return self.steps(self, x)
-
-
 def exported(model, keep, *examples, groups="auto", **options):
     """Export on the first example and hold the result against the finalized original on all of them."""
     penalty = TrimmedGroupL1(model, keep=keep, groups=groups)
@@ -46,10 +34,6 @@ def exported(model, keep, *examples, groups="auto", **options):
         assert relative_difference(want, got) <= 1e-5
     assert small.report.parameters[1] <= small.report.parameters[0]
     return small
-
-
-def physical(small):
-    return {layer.name: layer.physical for layer in small.report.layers}
 
 
 # -- in place -----------------------------------------------------------------------------------------------
