@@ -2,25 +2,12 @@
 
 import pytest
 import torch
+from nets_in_a_line import Net
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from trimreg.nn.cost import macs
 from trimreg.nn.exporting import export
-
-
-class Net(nn.Module):
-    """Layers by name and a forward given as a function."""
-
-    def __init__(self, forward, **layers):
-        super().__init__()
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-        self.steps = forward
-
-    def forward(self, *inputs):
-        return self.steps(self, *inputs)
-
 
 # -- layers -------------------------------------------------------------------------------------------------
 
