@@ -99,3 +99,22 @@ def test_the_table_of_networks():
             assert set(mine["paper"].dropna()) <= {float(paper)}
             assert mine["exact"].all()
             assert mine["export_difference"].max() < 1e-6
+
+
+def test_the_table_of_networks_beyond_the_paper():
+    frame = pd.read_parquet(RESULTS / "nets.parquet")
+    parts = {"MNIST, plain": "curve", "Fashion-MNIST": "fashion", "MNIST": "anchors"}
+    rows = rows_of("data")
+    assert len(rows) == 16
+    for data, net, size, *told in rows:
+        network = net.removeprefix("Bayesian ")
+        assert (network == net) == (data == "MNIST, plain")
+        mine = frame[(frame["part"] == parts[data]) & (frame["network"] == network)]
+        for method, value in zip(("trimmed", "torchao PAT", "magnitude", "dense"), told, strict=True):
+            errors = mine[(mine["method"] == method) & mine["asked"].isin([size, "full"])]["error"]
+            assert (f"{errors.mean():.2f}" if len(errors) else "") == value
+            assert len(errors) in (0, 5)
+        trimmed = mine[(mine["method"] == "trimmed") & (mine["asked"] == size)]
+        assert trimmed["exact"].all()
+        assert trimmed["export_difference"].max() < 1e-6
+        assert all(float(told[0]) <= float(peer) for peer in told[1:3] if peer)

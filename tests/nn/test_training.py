@@ -381,6 +381,7 @@ def test_a_captured_step_is_the_same(options, own_graph):
 
 
 @cuda
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype:UserWarning")
 def test_no_step_waits_for_the_device():
     model = network().cuda()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -395,8 +396,8 @@ def test_no_step_waits_for_the_device():
         X, y = (a.cuda() for a in problem())
         nn.functional.mse_loss(model(X), y).backward()
         optimizer.step()
-        torch.cuda.set_sync_debug_mode("error")
         try:
+            torch.cuda.set_sync_debug_mode("error")
             optimizer.step()
         finally:
             torch.cuda.set_sync_debug_mode("default")

@@ -160,7 +160,7 @@ def test_parts_beyond(small, monkeypatch):
     cell = Cell.of("nets", part="fashion", network="LeNet-5", method="trimmed",
                    sizes="20-25-45-150+9-18-65-25+8-17-53-19", recipe="ours", effort="full")  # fmt: skip
     assert nets.run(cell) == [{"error": 1.0, "asked": "97-71-33", "paper": None}]
-    assert (asked["dataset"], asked["table"], len(asked["sizes"])) == ("fashion-mnist", "tab3", 15)
+    assert (asked["dataset"], asked["table"], len(asked["sizes"])) == ("fashion-mnist", "LeNet-5 beyond", 15)
     assert asked["seeds"] == [0, 1, 2, 3, 4] * 3
     assert asked["sizes"][:6] == ["20-25-45-150"] * 5 + ["9-18-65-25"]
     cell = Cell.of(

@@ -355,6 +355,7 @@ def test_a_compiler_that_is_not_there_is_not_asked_for(monkeypatch):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("default")  # the compiler of PyTorch warns of itself
 @pytest.mark.parametrize("form", ["plain", "bayes", "l0"])
 @pytest.mark.parametrize("network", [MLP, "LeNet-5"])
 def test_compiled_gradients_are_the_plain_ones(form, network, no_mnist):

@@ -1,0 +1,122 @@
+"""Train, export, save and load on each device that there is: the whole way of a user."""
+
+import copy
+
+import pytest
+import torch
+from nets_in_a_line import Net, physical
+from torch import nn
+from torch.nn import functional as F
+
+from trimreg.nn.bayes import bayesianize, kl_loss
+from trimreg.nn.exporting import export
+from trimreg.nn.gates import L0Conv2d, L0Linear, l0_loss
+from trimreg.nn.penalty import TrimmedGroupL1
+from trimreg.nn.schedules import Ramp
+from trimreg.nn.serialize import load, save
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+KEEP = {"conv1": 4, "conv2": 5, "fc1": 30, "fc2": 7}
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
+def lenet(conv=nn.Conv2d, linear=nn.Linear):
+    def forward(m, x):
+        x = F.max_pool2d(F.relu(m.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(m.conv2(x)), 2)
+        return m.fc2(torch.sigmoid(m.fc1(x.flatten(1))))
+
+    return Net(forward, conv1=conv(1, 8, 3), conv2=conv(8, 10, 3), fc1=linear(40, 16), fc2=linear(16, 3))
+
+
+def residual():
+    def forward(m, x):
+        x = m.norm1(m.stem(x)).relu()
+        x = (x + m.norm2(m.inner(x))).relu()
+        return m.head(x.mean((2, 3)))
+
+    return Net(
+        forward, stem=nn.Conv2d(1, 8, 3, padding=1), norm1=nn.BatchNorm2d(8), norm2=nn.BatchNorm2d(8),
+        inner=nn.Conv2d(8, 8, 3, padding=1), head=nn.Linear(8, 3),
+    )  # fmt: skip
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.attention = nn.Embedding(9, 8), nn.MultiheadAttention(8, 4, batch_first=True)
+        self.norm, self.fc, self.head = nn.LayerNorm(8), nn.Linear(8, 12), nn.Linear(12, 3)
+
+    def forward(self, tokens):
+        x = self.table(tokens)
+        x = self.norm(x + self.attention(x, x, x, need_weights=False)[0])
+        return self.head(F.gelu(self.fc(x.mean(1))))
+
+
+CASES = {
+    "lenet": (lenet, KEEP),
+    "bayes": (lambda: bayesianize(lenet(), initial_log_alpha=-3.0), KEEP),
+    "l0": (lambda: lenet(L0Conv2d, L0Linear), KEEP),
+    "residual": (residual, {"stem": 5, "inner": 6, "head": 4}),
+    "reader": (Reader, {"attention": 2, "head": 7}),
+}
+
+
+def further_loss(model, case):
+    return {"bayes": kl_loss, "l0": lambda m, n: l0_loss(m, n, strength=0.01)}[case](model, 40)
+
+
+@pytest.mark.parametrize("options", [{}, {"alpha": 1.0}, {"alpha": 1.0, "mode": "bcd", "tau": 0.1}], ids=str)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_whole_way(device, case, options, tmp_path):
+    build, keep = CASES[case]
+    model = build().to(device)
+    x = torch.randint(9, (40, 6)) if case == "reader" else torch.randn(40, 1, 14, 14)
+    x, y = x.to(device), torch.randint(3, (40,)).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    penalty = TrimmedGroupL1(model, keep, h_schedule=Ramp(2, 12), freeze_at=14, **options)
+    penalty.attach(optimizer)
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        if case in ("bayes", "l0"):
+            loss = loss + further_loss(model, case)
+        loss.backward()
+        optimizer.step()
+    small = export(model, penalty, x[:4], repeats=1)
+    assert {layer.name: layer.kept for layer in small.report.layers} == keep
+    assert all(size <= keep[name] for name, size in physical(small).items() if case != "residual")
+    penalty.finalize_()
+    with torch.no_grad():
+        want, got = copy.deepcopy(model).eval()(x), small.model(x)
+    assert got.device == x.device
+    assert (got - want).abs().max() <= 1e-5 * want.abs().max()
+    save(small.model, tmp_path / "small")
+    with torch.no_grad():
+        again = load(tmp_path / "small").to(device)(x)
+    torch.testing.assert_close(again, got, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("device", DEVICES)
+def test_autocast_with_noise(device, low):
+    """Gradients of posteriors are finite under autocast, also with groups that are cut."""
+    model = bayesianize(lenet(), initial_log_alpha=-10.0).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler(device, enabled=low == torch.float16)
+    TrimmedGroupL1(model, KEEP).attach(optimizer)
+    x, y = torch.randn(40, 1, 14, 14, device=device), torch.randint(3, (40,), device=device)
+    for _ in range(10):
+        optimizer.zero_grad()
+        with torch.autocast(device, dtype=low):
+            loss = F.cross_entropy(model(x).float(), y)
+        scaler.scale(loss + kl_loss(model, 40)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    for name, parameter in model.named_parameters():
+        assert torch.isfinite(parameter).all(), name
