@@ -10,8 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso
 
 from trimreg import L1, MCP, MEstimator, TrimmedL1, diagnostics, solve
+from trimreg.designs import as_design
 from trimreg.losses import Loss
 from trimreg.penalties import subgradient_residual
+from trimreg.solvers import Problem
 from trimreg.solvers.kernels import coordinate_descent
 from trimreg.solvers.workingset import GramSolver, WorkingSetSolver, minimize_block, newton_on_support
 
@@ -290,3 +292,26 @@ def test_newton_drops_what_reaches_zero_exactly():
         assert np.all((theta == 0) | (np.abs(theta) > 1e-13))
         dropped += np.count_nonzero(theta == 0)
     assert dropped > 50
+
+
+@pytest.mark.parametrize("level", [0.0, 0.02])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_step_that_the_objective_does_not_show_is_taken_whole(seed, level):
+    """Within 1e-9 of the minimum the objective is flat but for rounding; the gradient is not."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((4000, 6))
+    y = (rng.random(4000) < expit(X @ [0.8, -0.6, 0.4, 0.3, -0.2, 0.0])).astype(float)
+    d = np.full(4000, 1 / 4000)
+    problem = Problem(as_design(X, d), Logistic(), y, d, L1().bind(6), 1.0).normalized()[0]
+    inner = WorkingSetSolver(problem, 1e-13)
+    threshold = np.full(6, level)
+    best = inner.solve(np.full(6, 0.1), threshold)
+    support = np.flatnonzero(best.theta)
+    theta = best.theta.copy()
+    theta[support] += 1e-9 * rng.choice([-1.0, 1.0], support.size)
+    eta = problem.predictor(theta)
+    gradient = problem.gradient(eta)
+    far = np.abs(subgradient_residual(theta, gradient, threshold)).max()
+    moved = inner._improve(theta, eta, gradient, threshold, support, 1e-5 * far)
+    left = subgradient_residual(moved.theta, problem.gradient(moved.predictor), threshold)
+    assert np.abs(left).max() < 1e-3 * far

@@ -32,6 +32,7 @@ _EPOCHS = 200
 _FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
 _LEAST_RIDGE, _LARGEST_RIDGE = 1e-10, 1e2  # added to a Newton model, in units of its largest curvature
 _LIKELY = 128  # far columns that are looked at for being fetched along with others
+_ROUNDED = 1e-12  # relative changes of an objective below this are not told from rounding
 _PATIENCE = 10  # rounds without descent, before rounding is taken for the reason
 
 
@@ -349,26 +350,37 @@ class WorkingSetSolver:
             self._ridge *= 1e3
 
     def _line_search(self, theta, eta, gradient, threshold, following, eta_new):
-        """Backtracking on the weighted objective (Armijo, with the l1 part as in Lee et al. 2014)."""
-        penalized = np.isfinite(threshold) & (threshold > 0)
+        """Backtracking on the weighted objective (Armijo, with the l1 part as in Lee et al. 2014).
 
-        def value(point, predictor):
-            with np.errstate(over="ignore"):  # too long a step: inf is never below the start
-                loss = self.problem.loss_value(predictor)
-            return loss + penalty(point)
+        Near the minimum the objective changes by less than its rounding, though slopes still tell which way
+        is down. There the change of the loss is the mean slope of both ends times the way, which is off by
+        the third power of the way (as in the approximate Wolfe conditions of Hager and Zhang 2005). It is
+        summed from what the slopes change by, so that nothing large cancels, and X is not touched.
+        """
+        problem, penalized = self.problem, np.isfinite(threshold) & (threshold > 0)
+        lengths = self.norm.lengths(theta)[penalized]
+        descent = float(gradient @ (following - theta))
 
-        def penalty(point):
-            return float(threshold[penalized] @ self.norm.lengths(point)[penalized])
+        def added(point):
+            return float(threshold[penalized] @ (self.norm.lengths(point)[penalized] - lengths))
 
-        start = value(theta, eta)
-        slope = float(gradient @ (following - theta)) + penalty(following) - penalty(theta)
-        step = 1.0
+        slope = descent + added(following)
+        start = problem.loss_value(eta)
+        level, step = start + float(threshold[penalized] @ lengths), 1.0
         for _ in range(50 if slope < 0 else 0):
             point = theta + step * (following - theta) if step < 1 else following
             predictor = eta + step * (eta_new - eta)
-            reached = value(point, predictor)
-            if reached <= start + 1e-4 * step * slope:
-                return Moved(point, predictor, reached), step
+            grown = added(point)
+            with np.errstate(over="ignore"):  # too long a step: inf is never below the start
+                change = told = problem.loss_value(predictor) - start + grown
+            if abs(change) <= _ROUNDED * abs(level):
+                way = predictor - eta
+                if not way.any():
+                    break
+                ends = [problem.loss.gradient(end, problem.y, problem.d) for end in (eta, predictor)]
+                told = step * descent + grown + 0.5 * float(np.sum((ends[1] - ends[0]) * way))
+            if told <= 1e-4 * step * slope:
+                return Moved(point, predictor, level + change), step
             step *= 0.5
         return None, 0.0
 
