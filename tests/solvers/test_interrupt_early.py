@@ -15,6 +15,7 @@ from trimreg import (
     TrimmedHuberRegressor,
     TrimmedL1,
     TrimmedLasso,
+    TrimmedLassoCV,
     TrimmedLogisticRegression,
     solve,
     steps,
@@ -140,6 +141,66 @@ def test_a_fit_keeps_a_point_from_its_first_product_on(products, tmp_path, name,
         if alpha == "exact":
             assert np.count_nonzero(np.any(np.atleast_2d(model.coef_) != 0, axis=0)) <= H
     assert at > first
+
+
+class ProductsAfter(Products):
+    """Those that come after the run: of the certificate, the order of entry, the predictor."""
+
+    def _run(self, steps, max_iter, callback=None):
+        outcome = run(steps, max_iter, callback)
+        self._counting = True
+        return outcome
+
+    def measure(self, fit):
+        try:
+            return super().measure(fit)
+        finally:
+            self._counting = False
+
+    def interrupt(self, at, fit):
+        try:
+            return super().interrupt(at, fit)
+        finally:
+            self._counting = False
+
+
+@pytest.mark.parametrize("where", ["memory", "disk"])
+@pytest.mark.parametrize("alpha", ["exact", 0.05])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_fit_that_has_ended_is_kept(monkeypatch, tmp_path, name, alpha, where):
+    products = ProductsAfter(monkeypatch)
+    X, y = data()
+    kind, target = MODELS[name]
+    y = target(y)
+    if where == "disk":
+        np.save(tmp_path / "X.npy", X)
+        X = OnDisk(tmp_path / "X.npy", memory=600 * N)
+
+    def fit():
+        return kind(h=H, alpha=alpha).fit(X, y)
+
+    whole, total, _ = products.measure(fit)
+    assert total >= 3
+    certified = []
+    for at in range(1, total + 1):
+        model, told = products.interrupt(at, fit)
+        assert len(told) == 1
+        assert told[0].startswith("interrupted after")
+        assert model.result_.converged is False
+        np.testing.assert_array_equal(model.coef_, whole.coef_)
+        np.testing.assert_array_equal(model.predict(data()[0]), whole.predict(data()[0]))
+        assert set(model.entry_order_) == set(whole.entry_order_)
+        assert "converged: no" in str(model.summary())
+        certified.append(model.stationarity_ == whole.stationarity_)
+    assert not certified[0]
+    assert certified[-1]
+
+
+def test_a_search_is_not_held_up_by_a_fit_that_has_ended(monkeypatch):
+    products = ProductsAfter(monkeypatch)
+    X, y = data()
+    with parallel_config(n_jobs=1):
+        assert products.interrupt(1, lambda: TrimmedLassoCV(cv=3).fit(X, y)) is None
 
 
 @pytest.mark.parametrize("loss", ["logistic", "quadratic"])

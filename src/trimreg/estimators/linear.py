@@ -11,6 +11,7 @@ from ..losses import get_loss
 from ..penalties import TrimmedL1
 from ..penalties.norms import partition
 from ..solvers import EFFORTS
+from ..solvers.driver import kept_of_interrupted, part_of_more
 from . import validation as check
 from .entry import fit_details
 from .solve import solve_with_task
@@ -113,7 +114,12 @@ class LinearEstimator(BaseEstimator):
 
     def _take(self, result, task) -> None:
         """The fitted attributes, from a result and its problem."""
-        details = fit_details(task, result)
+        try:
+            details = fit_details(task, result)
+        except KeyboardInterrupt:
+            if part_of_more():
+                raise
+            result, details = kept_of_interrupted(result, result.n_iter), fit_details(task, result, by_size=True)
         self.result_ = result
         self.coef_ = result.coef
         self.intercept_ = result.intercept

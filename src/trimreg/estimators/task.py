@@ -10,6 +10,7 @@ from ..designs import MultiOutput, WithConstant, as_design
 from ..losses import get_loss
 from ..penalties import get_penalty
 from ..solvers import Problem, SolverResult, SolverSpec, get_solver, run
+from ..solvers.driver import kept_of_interrupted, part_of_more
 from . import validation as check
 
 
@@ -102,10 +103,16 @@ class Task:
 
 
 def solve_task(task: Task, callback=None) -> SolverResult:
-    """Run the task's solver to its end."""
+    """Run the task's solver to its end. An interrupt of what comes after it costs the certificate alone."""
     outcome = run(task.steps(), task.max_iter, callback)
-    step = task.at_most_h(outcome.step, at_once=outcome.interrupted)
-    return task.result(step, outcome.n_iter, outcome.history)
+    told = outcome.n_iter, outcome.history
+    try:
+        return task.result(task.at_most_h(outcome.step, at_once=outcome.interrupted), *told)
+    except KeyboardInterrupt:
+        if part_of_more():
+            raise
+        kept = kept_of_interrupted(outcome.step, outcome.n_iter)
+        return task.result(task.at_most_h(kept, at_once=True), *told, certify=False)
 
 
 def prepare(

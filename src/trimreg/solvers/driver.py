@@ -117,7 +117,9 @@ def _left_by(stop: KeyboardInterrupt) -> Step | None:
 
 
 def kept_of_interrupted(best, count: int, what: str = "step"):
-    """A step or result as what stays of an interrupted run after ``count`` steps, told to the user."""
+    """A step or result as what stays of an interrupted run after ``count`` steps, told to the user once."""
+    if best.message.startswith("interrupted"):
+        return best
     message = f"interrupted after {count} {what}{'s' if count > 1 else ''}"
     if count == 0:
         message = f"interrupted within the first {what}"
