@@ -119,7 +119,8 @@ class LinearEstimator(BaseEstimator):
         except KeyboardInterrupt:
             if part_of_more():
                 raise
-            result, details = kept_of_interrupted(result, result.n_iter), fit_details(task, result, by_size=True)
+            details = fit_details(task, result, by_size=True)
+            result = kept_of_interrupted(result, result.n_iter)
         self.result_ = result
         self.coef_ = result.coef
         self.intercept_ = result.intercept
