@@ -85,6 +85,11 @@ def is_far(X) -> bool:
     return is_foreign(X) or (kind is not None and not (kind == "dlpack" and _on_cpu(X)))
 
 
+def is_readable(X) -> bool:
+    """Whether ``X`` is a dense tensor on the CPU: NumPy can have its numbers without a way to go."""
+    return _kind(X) == "torch" and X.device.type == "cpu" and str(X.layout) == "torch.strided"
+
+
 def tied(X) -> bool:
     """Whether ``X`` cannot well be sent to another process: it is held by a GPU, or by a cluster's client."""
     return is_foreign(X) and type(X).__module__.endswith((".torchmatrix", ".daskrows"))

@@ -94,7 +94,7 @@ def read_covariance(
         dtype = _wide_enough(S, dtype)
         return GraphData(S, np.zeros(p, dtype), np.ones(p, dtype), None, None, dtype)
     if kind != "pearson" or transform is not None:
-        check.check_near(X, "a correlation of ranks or scores", "use kind='pearson' without a transform")
+        X = check.check_near(X, "a correlation of ranks or scores", "use kind='pearson' without a transform")
     X = check.check_matrix(X)
     n, p = X.shape
     if n < 2:
@@ -310,7 +310,7 @@ class GraphicalModel(EmpiricalCovariance):
 
     def _rows(self, X):
         check_is_fitted(self)
-        check.check_near(X, "the distance of every sample", "pass a part of the rows")
+        X = check.check_near(X, "the distance of every sample", "pass a part of the rows")
         if sp.issparse(X):
             raise ValueError("X must be dense, not sparse; pass X.toarray()")
         rows = check.check_matrix(X)

@@ -128,7 +128,7 @@ def solve_with_task(
     if check.is_zero(n_outliers):
         task = prepare(X, y, **arguments)
         return solve_task(task, callback), task
-    check.check_near(X, "n_outliers", "leave n_outliers at 0")
+    X = check.check_near(X, "n_outliers", "leave n_outliers at 0")
     X = check.check_matrix(X)  # here and not at every fit
     y = check.check_target(y, X.shape[0], matrix=get_loss(loss).matrix_target)
     result = solve_without_outliers(X, y, n_outliers, callback, **arguments)

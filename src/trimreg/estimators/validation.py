@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array, validate_data
 
-from ..designs.foreign import adopt, feature_names, is_far, to_host
+from ..designs.foreign import adopt, feature_names, is_far, is_readable, to_host
 from ..solvers import SolverSpec
 
 
@@ -116,8 +116,10 @@ def foreign_product(X, coef, intercept) -> np.ndarray:
     return eta.astype(np.result_type(X.dtype, coef.dtype), copy=False)
 
 
-def check_near(X, what: str, instead: str) -> None:
-    """A ``ValueError`` where X is on disk, a cluster or a GPU, and ``what`` needs it in memory.
+def check_near(X, what: str, instead: str):
+    """``X``, a tensor on the CPU as a NumPy array; a ``ValueError`` where it is on disk, a cluster or a GPU.
+
+    For ``what`` needs it in memory.
 
     Examples
     --------
@@ -129,12 +131,13 @@ def check_near(X, what: str, instead: str) -> None:
         ...
     ValueError: n_outliers needs X in memory, and X is an ArrayRows; leave it at 0, or pass a NumPy array
     """
-    if is_far(X):
-        kind = type(X).__name__
-        article = "an" if kind[0] in "AEIOUaeiou" else "a"
-        raise ValueError(
-            f"{what} needs X in memory, and X is {article} {kind}; {instead}, or pass a NumPy array"
-        )
+    if not is_far(X):
+        return X
+    if is_readable(X):
+        return to_host(X)
+    kind = type(X).__name__
+    article = "an" if kind[0] in "AEIOUaeiou" else "a"
+    raise ValueError(f"{what} needs X in memory, and X is {article} {kind}; {instead}, or pass a NumPy array")
 
 
 def check_features(estimator, X, reset=True) -> None:

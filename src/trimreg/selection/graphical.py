@@ -228,7 +228,7 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         """
         self._check_search()
         if self.criterion is None or self.criterion == "stars":
-            check.check_near(X, "a choice by folds or subsamples", "choose by criterion='ebic'")
+            X = check.check_near(X, "a choice by folds or subsamples", "choose by criterion='ebic'")
         with check.all_or_nothing(self):
             self._search(X, to_host(y))
         return self

@@ -20,13 +20,13 @@ def checked_data(holder, estimator, X, y):
     A far X stays where it is, and is for estimators of this library alone.
     """
     y = to_host(y)
+    if not isinstance(estimator, LinearEstimator):
+        X = check.check_near(X, type(estimator).__name__, "take an estimator of this library")
     if not is_far(X):
         X, y = validate_data(
             holder, to_host(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True
         )
     else:
-        if not isinstance(estimator, LinearEstimator):
-            check.check_near(X, type(estimator).__name__, "take an estimator of this library")
         check.check_features(holder, X)
         X = check.check_matrix(X)
         y = check_array(y, ensure_2d=False, dtype=None, input_name="y")

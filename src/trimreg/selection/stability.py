@@ -340,8 +340,9 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         -------
         array or sparse matrix of shape (n_samples, n_kept)
         """
-        check.check_near(X, "transform", "take the columns get_support(indices=True) from it")
-        return super().transform(X)
+        return super().transform(
+            check.check_near(X, "transform", "take the columns get_support(indices=True) from it")
+        )
 
     def _get_support_mask(self):
         check_is_fitted(self)

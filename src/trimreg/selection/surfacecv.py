@@ -61,7 +61,7 @@ class SurfaceCV(LinearEstimator):
         """
         scorer = self._check()
         if scorer is not None:
-            check.check_near(X, "scoring", "leave scoring=None")
+            X = check.check_near(X, "scoring", "leave scoring=None")
         with check.all_or_nothing(self):
             self._search_and_fit(X, to_host(y), to_host(sample_weight), to_host(cv_groups), scorer)
         return self
