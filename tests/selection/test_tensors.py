@@ -51,3 +51,12 @@ def test_a_tensor_elsewhere_is_refused():
     for tensor in (torch.tensor(X).to("meta"), torch.tensor(X).to_sparse()):
         with pytest.raises((TypeError, ValueError), match="X"):
             USES["outliers"](tensor, Y)
+
+
+def test_targets_and_weights_that_are_no_plain_tensors():
+    model = TrimmedLasso(h=2)
+    coef = model.fit(X, Y, sample_weight=np.arange(60.0)).coef_
+    sparse = model.fit(X, torch.tensor(Y).to_sparse(), sample_weight=torch.arange(60.0).to_sparse()).coef_
+    np.testing.assert_array_equal(sparse, coef)
+    with pytest.raises(ValueError, match=r"shape \(60,\) on the meta device: it has no numbers"):
+        model.fit(X, torch.empty(60, device="meta"))

@@ -112,7 +112,10 @@ def to_host(value):
             raise TypeError(f"got a {type(value).__name__} of distributed, no array; give its .result()")
         return value.compute()
     if kind == "torch":
+        if value.device.type == "meta":
+            raise ValueError(f"got a tensor of shape {tuple(value.shape)} on the meta device: it has no numbers")
         value = value.detach()
+        value = value if str(value.layout) == "torch.strided" else value.to_dense()
         value = value.resolve_conj().resolve_neg().cpu()
         return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
     if kind == "dlpack":
