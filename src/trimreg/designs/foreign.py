@@ -113,7 +113,8 @@ def to_host(value):
         return value.compute()
     if kind == "torch":
         if value.device.type == "meta":
-            raise ValueError(f"got a tensor of shape {tuple(value.shape)} on the meta device: it has no numbers")
+            shape = tuple(value.shape)
+            raise ValueError(f"got a tensor of shape {shape} on the meta device: it has no numbers")
         value = value.detach()
         value = value if str(value.layout) == "torch.strided" else value.to_dense()
         value = value.resolve_conj().resolve_neg().cpu()
