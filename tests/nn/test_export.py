@@ -462,6 +462,7 @@ def test_an_example_without_a_batch():
     assert physical(small) == {"0": 3}
 
 
+@pytest.mark.filterwarnings("ignore:layer .* groups that are kept are zero")
 @pytest.mark.parametrize("seed", range(12))
 def test_random_networks(seed):
     """Random widths, sizes, activations, padding and ties: always equal, never larger."""

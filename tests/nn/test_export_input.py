@@ -149,3 +149,15 @@ def test_an_example_without_a_tensor_is_refused(example):
     model = nn.Sequential(nn.Linear(3, 2))
     with pytest.raises(TypeError, match="example_input must be a tensor, or a tuple with one in it; got"):
         export(model, TrimmedGroupL1(model, {"0": 2}), example)
+
+
+def test_an_example_that_shows_nothing_is_refused():
+    model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2))
+    penalty = TrimmedGroupL1(model, {"0": 3})
+    with pytest.raises(ValueError, match="example_input has a tensor without entries"):
+        export(model, penalty, torch.zeros(0, 8))
+    with pytest.raises(ValueError, match="infinite or NaN throughout"):
+        export(model, penalty, torch.full((4, 8), torch.nan))
+    with torch.no_grad():
+        model[2].bias[0] = torch.inf  # one of two outputs may be
+    assert export(model, penalty, torch.randn(4, 8), repeats=0).report.size == "3"

@@ -403,3 +403,14 @@ def test_what_inference_mode_exports_can_be_trained(method, all_inside):
 def test_sizes_in_place_of_the_penalty_are_refused(penalty):
     with pytest.raises(TypeError, match=r"penalty must be a TrimmedGroupL1 or None; got \w+\. .*keep="):
         export(mlp(), penalty, torch.randn(4, 3))
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (4, 5, 8), (8,), (2, 3, 5, 8)])
+@pytest.mark.parametrize("example", [(4, 8), (4, 5, 8)])
+def test_gathered_inputs_may_have_other_axes_in_front(example, shape):
+    model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2))
+    penalty = TrimmedGroupL1(model, {"0": 3, "2": 4})
+    small = export(model, penalty, torch.randn(example), repeats=0)
+    penalty.finalize_()
+    x = torch.randn(shape)
+    torch.testing.assert_close(small.model(x), model(x))

@@ -134,6 +134,7 @@ def test_parameters_are_not_registered_and_the_repr_says_the_sizes():
 # -- sizes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:layer .* groups that are kept are zero")
 @pytest.mark.parametrize("make", ["random", "ties", "zeros", "one", "tiny"])
 def test_sizes_are_exact_whatever_the_norms(make):
     model = net()

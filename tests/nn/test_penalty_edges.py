@@ -2,12 +2,13 @@
 
 import itertools
 import math
+import warnings
 
 import pytest
 import torch
 from torch import nn
 
-from trimreg.nn import Ramp, TrimmedGroupL1, rules
+from trimreg.nn import Ramp, TrimmedGroupL1, export, rules
 
 
 def mlp(seed=0):
@@ -219,3 +220,24 @@ def test_a_layer_that_rests_keeps_its_size(mode):
         if step >= 5:
             assert torch.equal(penalty.layers["0"].norms() > 0, penalty.kept()["0"])
             assert int(penalty.kept()["0"].sum()) == 4
+
+
+def test_a_penalty_that_takes_what_is_kept_is_told():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2))
+    X, y = torch.randn(40, 8), torch.randn(40, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    penalty = TrimmedGroupL1(model, {"0": 5, "2": 3}, 3.0, mode="bcd", tau=1e-6)
+    penalty.attach(optimizer)
+    for _ in range(60):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(X), y).backward()
+        optimizer.step()
+    for do in (penalty.finalize_, lambda: export(model, penalty, X, repeats=0)):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            do()
+        texts = [str(one.message) for one in told]
+        assert texts[0].startswith("layer '0': 5 of the 5 groups that are kept are zero")
+        assert texts[1].startswith("layer '2': 3 of the 3 groups")
+        assert len(texts) == 2

@@ -136,6 +136,8 @@ def export(
     inputs = _checked_inputs(example_input)
     model = unwrapped(model)
     refuse_what_has_no_export(model, penalty)
+    if hasattr(penalty, "warn_of_zeros"):
+        penalty.warn_of_zeros()
     with _plain_settings():
         masked, asked = masked_copy(model, penalty)
     with _plain_settings(), torch.inference_mode(False):  # what is made can be trained
@@ -174,6 +176,8 @@ def _checked_inputs(example_input) -> tuple:
             "example_input is on the meta device: the networks are run on it, so it must have values; make "
             "it on the CPU or the model's device"
         )
+    if not all(tensor.numel() for tensor in tensors_in(inputs)):
+        raise ValueError("example_input has a tensor without entries, so that there is nothing to compare")
     return inputs
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 
 import torch
 from torch import Tensor, nn
@@ -274,8 +275,26 @@ class TrimmedGroupL1(nn.Module):
         self.frozen.fill_(True)
 
     def finalize_(self) -> None:
-        """Zero the groups that are not kept, with their biases, and freeze the structure."""
+        """Zero the groups that are not kept, with their biases, and freeze the structure.
+
+        Warns where groups that are kept are zero: a soft penalty that is too strong takes these too.
+        """
         self.freeze_()
+        self.warn_of_zeros()
+
+    @torch.no_grad()
+    def warn_of_zeros(self) -> None:
+        """A warning that names each layer of whose ``keep`` groups fewer are left."""
+        kept = self.kept()
+        for name, layer in self.layers.items():
+            zero = int((kept[name] & (layer.norms() == 0)).sum())
+            if zero:
+                total = int(kept[name].sum())
+                warnings.warn(
+                    f"layer {name!r}: {zero} of the {total} groups that are kept are zero, so that less is "
+                    "left than was asked for; take a smaller alpha or a smaller learning rate",
+                    stacklevel=3,
+                )
 
     def attach(self, optimizer):
         """Take the penalty's step after every step of ``optimizer``; returns a handle with ``remove()``."""

@@ -128,7 +128,8 @@ def _shrink_mix(traced: fx.GraphModule, flow: Flow, mix: Mix, exact: bool) -> Ke
     if gathers:
         place = torch.searchsorted(present, columns)
         with traced.graph.inserting_before(node):
-            gather = _add(traced, f"{name}_gather", Gather(place, mix.source.axis))
+            # counted from the end, where a layer has its channels however many axes come before
+            gather = _add(traced, f"{name}_gather", Gather(place, 1 - weight.dim()))
             node.replace_input_with(source_node, traced.graph.call_module(gather, (source_node,)))
     if plane is not None:
         with traced.graph.inserting_after(node):

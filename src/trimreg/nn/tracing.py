@@ -288,6 +288,13 @@ def refuse_chance(model: nn.Module, inputs: tuple) -> None:
 
 def checked_difference(masked: nn.Module, small: nn.Module, inputs: tuple) -> float:
     """How far the outputs of the two networks lie apart; an error above 1e-5 relative."""
+    with torch.no_grad():
+        outputs = tensors_in(masked(*moved(inputs)))
+    if not any(torch.isfinite(output).any() for output in outputs):
+        raise ExportError(
+            "the outputs of the network on the example are infinite or NaN throughout, so that no smaller "
+            "network can be held against it; look for NaN in the example and in the weights"
+        )
     found = _difference(masked, small, inputs)
     if not found <= TOLERANCE:
         raise ExportError(
