@@ -106,6 +106,22 @@ def test_a_singular_block_is_minimized():
         assert np.max(np.abs(subgradient_residual(theta, gradient, np.full(8, t)))) <= 1e-12
 
 
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_nearly_dependent_columns_are_minimized_over(seed, positive):
+    """Sweeps and Newton steps on the support undo each other here, and never end."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 50)) + 1e-4 * rng.standard_normal((200, 50))
+    X /= np.sqrt((X**2).mean(axis=0))
+    y = X[:, :4] @ [1.0, -1.0, 2.0, 0.5] + 0.1 * rng.standard_normal(200)
+    gram, theta, threshold = X.T @ X / 200, np.zeros(50), np.full(50, 1e-6)
+    gradient = -X.T @ y / 200
+    assert minimize_block(gram, gradient, theta, threshold, positive, 1e-10)
+    true = gram @ theta - X.T @ y / 200
+    assert np.abs(subgradient_residual(theta, true, threshold, positive)).max() < 1e-9
+    assert not positive or theta.min() >= 0
+
+
 def test_coordinate_descent_stops_by_itself():
     gram = np.array([[1.0, 0.5], [0.5, 1.0]])
     theta, gradient = np.zeros(2), np.array([-1.0, -1.0])

@@ -29,6 +29,7 @@ from .pool import FixedPool, GramPool
 from .problem import Problem
 
 _EPOCHS = 200
+_SWEPT = 10  # rounds of coordinate descent before coordinates come in one by one
 _FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
 _LEAST_RIDGE, _LARGEST_RIDGE = 1e-10, 1e2  # added to a Newton model, in units of its largest curvature
 _LIKELY = 128  # far columns that are looked at for being fetched along with others
@@ -78,17 +79,37 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
 def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=100):
     """Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum t |x|``; all arrays in place.
 
-    Returns whether the conditions hold within ``tol``; rounding in a singular G can keep them from it.
+    Returns whether the conditions hold within ``tol``; rounding in a singular G can keep them from it. Where
+    columns are all but dependent, sweeps bring in many coordinates that the Newton step then takes out, for
+    ever: after some rounds only the coordinate that violates most comes in (feature-sign search, Lee et al.
+    2007).
     """
     held = np.full(theta.size, positive)
-    for _ in range(max_rounds):
-        epochs = coordinate_descent(gram, gradient, theta, threshold, held, _EPOCHS, tol)
+    for round_ in range(max_rounds):
+        epochs = _EPOCHS
+        if round_ < _SWEPT:
+            epochs = coordinate_descent(gram, gradient, theta, threshold, held, _EPOCHS, tol)
+        elif not enter_worst(gram, gradient, theta, threshold, held):
+            return False
         if epochs == _EPOCHS or largest_violation(theta, gradient, threshold, positive) > tol:
             newton_on_support(gram, gradient, theta, threshold, positive)
             if not largest_violation(theta, gradient, threshold, positive) <= tol:
                 continue
         return True
     return False
+
+
+def enter_worst(gram, gradient, theta, threshold, held) -> bool:
+    """Minimize over the coordinate that violates its condition most, in place; whether it moved."""
+    worst = int(np.argmax(np.abs(subgradient_residual(theta, gradient, threshold, held))))
+    curvature, old = gram[worst, worst], theta[worst]
+    if not curvature > 0:
+        return False
+    aim = old - gradient[worst] / curvature
+    size = max(abs(aim) - threshold[worst] / curvature, 0.0)
+    theta[worst] = 0.0 if held[worst] and aim < 0 else np.copysign(size, aim)
+    gradient += (theta[worst] - old) * gram[worst]
+    return theta[worst] != old
 
 
 def minimize_parts(problem, parts, gram, gradient, theta, threshold, tol):
