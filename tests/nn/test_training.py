@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from trimreg.nn import Ramp, TrimmedGroupL1
+from trimreg.nn import Ramp, TrimmedGroupL1, bayesianize
 from trimreg.nn.groups import Slab
 
 KEEP = {"0": 3, "2": 8}
@@ -265,7 +265,22 @@ def worker(rank, folder):
         optimizer.zero_grad()
         nn.functional.mse_loss(parallel(X[rows]), y[rows]).backward()
         optimizer.step()
-    torch.save([model.state_dict(), penalty.state_dict()], f"{folder}/{rank}.pt")
+    states = [model.state_dict(), penalty.state_dict()]
+    for mode in ("bcd", "subgradient"):  # w by draws of the weights, which must be the same ones
+        model = bayesianize(network(seed=rank), initial_log_alpha=-1.0)
+        parallel = nn.parallel.DistributedDataParallel(model)
+        optimizer = torch.optim.Adam(parallel.parameters(), lr=0.01)
+        penalty = TrimmedGroupL1(parallel, KEEP, alpha=2.0, mode=mode, tau=1.0)
+        penalty.attach(optimizer)
+        torch.manual_seed(rank)
+        for k in range(10):
+            rows = torch.arange(32) + 32 * ((2 * k + rank) % 8)
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(parallel(X[rows]), y[rows])
+            (loss + penalty.loss() if mode == "subgradient" else loss).backward()
+            optimizer.step()
+        states += [model.state_dict(), penalty.state_dict()]
+    torch.save(states, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
 

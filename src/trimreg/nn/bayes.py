@@ -116,9 +116,10 @@ class Bayesian:
         log_alpha, weight = self.bounded_log_alpha(), self.weight
         return _at_least_float32(log_alpha).exp() * _at_least_float32(weight).square()
 
-    def sampled_weight(self) -> Tensor:
+    def sampled_weight(self, generator: torch.Generator | None = None) -> Tensor:
         r"""A fresh draw of the weights, :math:`\phi(1 + \sqrt\alpha\,\varepsilon)`, differentiable."""
-        noise = torch.randn_like(self.weight)
+        form = {"dtype": self.weight.dtype, "device": self.weight.device}
+        noise = torch.randn(self.weight.shape, generator=generator, **form)
         return torch.addcmul(self.weight, self.weight, (0.5 * self.bounded_log_alpha()).exp() * noise)
 
     def kl(self) -> Tensor:

@@ -118,17 +118,19 @@ class LayerGroups:
         shape = (*self.replicas, *[1] * slab.axis, self.count, *[1] * after)
         return factor.reshape(shape)
 
-    def norms(self, sampled: bool = False, out: Tensor | None = None) -> Tensor:
+    def norms(self, sampled: bool | torch.Generator = False, out: Tensor | None = None) -> Tensor:
         """Norms of the groups, of shape ``(*replicas, count)``, in float32 at least; differentiable.
 
-        With ``sampled=True`` a Bayesian layer's norms are those of a fresh draw of its weights. ``out`` is
-        where to put them, outside of autograd.
+        With ``sampled=True`` a Bayesian layer's norms are those of a fresh draw of its weights, from a
+        generator if one is given. ``out`` is where to put them, outside of autograd.
         """
         parts = []
         counted = self.counted
         for slab in counted:
-            draw = sampled and slab.attribute == "weight" and hasattr(slab.owner, "sampled_weight")
-            view = self.view(slab, slab.owner.sampled_weight() if draw else slab.tensor())
+            tensor = slab.tensor()
+            if sampled and slab.attribute == "weight" and hasattr(slab.owner, "sampled_weight"):
+                tensor = slab.owner.sampled_weight(*([] if sampled is True else [sampled]))
+            view = self.view(slab, tensor)
             parts.append(norm(view, self.inner_axes(slab, view), out if len(counted) == 1 else None))
         if len(parts) == 1:
             return parts[0]

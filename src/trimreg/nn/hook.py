@@ -225,7 +225,7 @@ def weighted_step(penalty, pack, rate, frozen, skip, metric_step) -> None:
     if skip is not None:
         factor.masked_fill_(skip, 1.0)
     pack.shrink_()
-    r = pack.measure(sampled=True) if pack.draws else r * factor
+    r = penalty._drawn(pack) if pack.draws else r * factor
     torch.where(held, w, penalty._projected(pack, w, r, penalty._free(pack)), out=w)
 
 

@@ -113,11 +113,11 @@ class Pack(nn.Module):
             return table[rows.start, : layer.count]
         return table[rows, : layer.count].unflatten(0, layer.replicas)
 
-    def measure(self, sampled: bool = False) -> Tensor:
+    def measure(self, sampled: bool | torch.Generator = False) -> Tensor:
         """What all groups are ranked by, in the pack's own table, with -1 where no group is."""
         for (_, layer), out in zip(self.layers.items(), self.views()["norms"], strict=True):
             if sampled and draws(layer):
-                out.copy_(layer.norms(sampled=True))
+                out.copy_(layer.norms(sampled=sampled))
             elif not self.sum_squares_(layer, out):
                 layer.importance(out=out)
         return self.norms

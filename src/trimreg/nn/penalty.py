@@ -22,7 +22,7 @@ import numbers
 import warnings
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from . import rules
 from .hook import attach
@@ -307,8 +307,21 @@ class TrimmedGroupL1(nn.Module):
         pack.kept.copy_(rules.kept_largest(pack.measure(), pack.target))
         if self.mode != "exact":
             # The projection does not feel a uniform w^0, so 0 will do.
-            r = pack.measure(sampled=True)
+            r = self._drawn(pack)
             pack.weights.copy_(self._projected(pack, torch.zeros_like(r), r, self._free(pack)))
+
+    def _drawn(self, pack) -> Tensor:
+        """The norms that w goes by: of a draw of the weights, where these are random.
+
+        The same draw in all processes of a distributed training, whose w would part otherwise and their
+        weights with it. So it is seeded by the step, which costs a look at the device there.
+        """
+        alone = not (distributed.is_available() and distributed.is_initialized())
+        if not pack.draws or alone or distributed.get_world_size() == 1:
+            return pack.measure(sampled=True)
+        place = next(place for place, one in enumerate(self.packs) if one is pack)
+        draw = torch.Generator(device=pack.norms.device)
+        return pack.measure(sampled=draw.manual_seed(int(self.step) * len(self.packs) + place))
 
     def _free(self, pack) -> Tensor:
         """h of each row at this step; the target from ``freeze_at`` on."""
