@@ -118,3 +118,16 @@ def test_the_table_of_networks_beyond_the_paper():
         assert trimmed["exact"].all()
         assert trimmed["export_difference"].max() < 1e-6
         assert all(float(told[0]) <= float(peer) for peer in told[1:3] if peer)
+
+
+def test_both_runs_of_half_a_network_are_told():
+    runs = [pd.read_parquet(RESULTS / f"{name}.parquet") for name in ("tab1", "nets")]
+    runs[1] = runs[1][(runs[1]["part"] == "curve") & (runs[1]["network"] == "LeNet-300-100")]
+    pairs = [
+        [run[(run["method"] == method) & (run["recipe"] == "ours") & (run["asked"] == size)]["error"].mean()
+         for method, size in (("trimmed", "392-150-50"), ("dense", "full"))]
+        for run in runs
+    ]  # fmt: skip
+    both = [sum(pair) / 2 for pair in zip(*pairs, strict=True)]
+    for mine, dense in (*pairs, both):
+        assert f"{mine:.2f} for {dense:.2f}" in PAGE

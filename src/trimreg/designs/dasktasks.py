@@ -139,9 +139,8 @@ class Cluster:
 
     def __init__(self, client):
         self.client = client
-        cluster = getattr(
-            client, "cluster", None
-        )  # a client that has lost its scheduler forgets where it was
+        # A client that has lost its scheduler forgets where it was.
+        cluster = getattr(client, "cluster", None)
         known = getattr(client.scheduler, "address", None) or getattr(cluster, "scheduler_address", None)
         self.name = known or "an address that its client has forgotten"
         self.looked, self.seen, self.threads = -math.inf, time.monotonic(), 1
