@@ -62,12 +62,12 @@ class TrimmedGroupL1(nn.Module):
         - "bcd": the paper's Algorithm 1. The proximal step has the weights w, and then
           :math:`w \leftarrow \mathrm{proj}_S[w - \tau r(\theta)]`.
         - "subgradient": as the authors' code: add :meth:`loss` to the loss; w moves as in "bcd", and no
-          proximal step is taken.
+          proximal step is taken. The gradient of the penalty makes it the slowest of the three.
     tau : float
         Step of w.
     metric : {"plain", "optimizer"}
         "optimizer" takes the proximal step in the metric of Adam or AdamW; see :mod:`trimreg.nn.metric`. It
-        costs some passes over the weights.
+        costs some passes over the weights, which on a CPU may take longer than the training step itself.
     alpha_schedule, h_schedule : callable, optional
         From the number of steps to a fraction in [0, 1], such as :class:`trimreg.nn.Ramp`. The strength is
         ``alpha * fraction``, and ``h = round(count + (keep - count) * fraction)``.

@@ -228,16 +228,15 @@ def test_verdict_of_sizes():
     smaller = [row | {"macs": 100} if row["method"] == "l0" else row for row in table_2()]
     assert verdicts.judge_sizes(pd.DataFrame(smaller)).kind == "partly"
     assert verdicts.judge_sizes(pd.DataFrame(table_2(ours=(1.75, 1.5, 1.4)))).kind == "partly"
-    inexact = [
-        row | {"exact": row["method"] != "trimmed"} for row in table_2(ours=(1.8, 1.7, 1.5), gates=1.3)
-    ]
+    worse = table_2(ours=(1.8, 1.7, 1.5), gates=1.3)
+    inexact = [row | {"exact": row["method"] != "trimmed"} for row in worse]
     apart = [row | {"export_difference": 1e-3} for row in inexact]
     verdict = verdicts.judge_sizes(pd.DataFrame(apart))
     assert verdict.kind == "not"
     assert "are not all as asked" in verdict.measured
     assert "too much" in verdict.measured
     assert verdicts.judge_sizes(pd.DataFrame(line("l0"))).kind == "not"
-    kept_alone = verdicts.judge_sizes(pd.DataFrame(table_2(ours=(1.8, 1.7, 1.5), gates=1.3)))
+    kept_alone = verdicts.judge_sizes(pd.DataFrame(worse))
     assert kept_alone.kind == "not"  # sizes and exports hold, errors do not
     larger = [row | {"exact": row["method"] != "trimmed"} for row in table_2()]
     assert verdicts.judge_sizes(pd.DataFrame(larger)).kind == "partly"
