@@ -105,20 +105,22 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("where", ["memory", "disk"])
-@pytest.mark.parametrize("alpha", ["exact", 0.05])
-@pytest.mark.parametrize("name", MODELS)
-def test_a_fit_keeps_a_point_from_its_first_product_on(products, tmp_path, name, alpha, where):
+def fit_of(name, alpha, where, folder):
+    """A function that fits the model, to data in memory or on disk."""
     X, y = data()
     kind, target = MODELS[name]
     y = target(y)
     if where == "disk":
-        np.save(tmp_path / "X.npy", X)
-        X = OnDisk(tmp_path / "X.npy", memory=600 * N)
+        np.save(folder / "X.npy", X)
+        X = OnDisk(folder / "X.npy", memory=600 * N)
+    return lambda: kind(h=H, alpha=alpha).fit(X, y)
 
-    def fit():
-        return kind(h=H, alpha=alpha).fit(X, y)
 
+@pytest.mark.parametrize("where", ["memory", "disk"])
+@pytest.mark.parametrize("alpha", ["exact", 0.05])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_fit_keeps_a_point_from_its_first_product_on(products, tmp_path, name, alpha, where):
+    fit = fit_of(name, alpha, where, tmp_path)
     whole, total, first = products.measure(fit)
     null = products.interrupt(2, fit)[0].result_.objective
     # All of what comes before the first step, and some of what comes after it.
@@ -170,16 +172,7 @@ class ProductsAfter(Products):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_fit_that_has_ended_is_kept(monkeypatch, tmp_path, name, alpha, where):
     products = ProductsAfter(monkeypatch)
-    X, y = data()
-    kind, target = MODELS[name]
-    y = target(y)
-    if where == "disk":
-        np.save(tmp_path / "X.npy", X)
-        X = OnDisk(tmp_path / "X.npy", memory=600 * N)
-
-    def fit():
-        return kind(h=H, alpha=alpha).fit(X, y)
-
+    fit = fit_of(name, alpha, where, tmp_path)
     whole, total, _ = products.measure(fit)
     assert total >= 3
     certified = []

@@ -118,8 +118,10 @@ class Bayesian:
 
     def sampled_weight(self, generator: torch.Generator | None = None) -> Tensor:
         r"""A fresh draw of the weights, :math:`\phi(1 + \sqrt\alpha\,\varepsilon)`, differentiable."""
-        form = {"dtype": self.weight.dtype, "device": self.weight.device}
-        noise = torch.randn(self.weight.shape, generator=generator, **form)
+        if generator is None:
+            noise = torch.randn_like(self.weight)
+        else:  # which randn_like does not take
+            noise = torch.empty_like(self.weight).normal_(generator=generator)
         return torch.addcmul(self.weight, self.weight, (0.5 * self.bounded_log_alpha()).exp() * noise)
 
     def kl(self) -> Tensor:
