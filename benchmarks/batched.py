@@ -104,7 +104,7 @@ def one_by_one(X, y, h):
 
 
 def compiled(X, y, h):
-    from trimreg.experiments.methods import GramProblem, first_order_path
+    from trimreg_reproduction.linear.methods import GramProblem, first_order_path
 
     problems = (GramProblem.of(a, b) for a, b in zip(X, y, strict=True))
     return np.array([first_order_path(one, "trimmed", [ALPHA], h, 20_000, tol=1e-6)[0] for one in problems])

@@ -49,7 +49,7 @@ def generated(n, p, chunk_rows):
 
 def targets(X):
     """Responses for least squares and logistic regression: the first H columns count."""
-    from trimreg.designs.daskrows import DaskRows
+    from trimreg.designs.far.dask import DaskRows
 
     truth = np.zeros(X.shape[1])
     truth[:H] = 2.0 * (-1.0) ** np.arange(H)
@@ -108,7 +108,7 @@ def operations(rows):
 
 def killed(loss, X, y, client):
     """The coefficients of a fit one of whose workers is killed in its third pass."""
-    from trimreg.designs.daskrows import DaskRows
+    from trimreg.designs.far.dask import DaskRows
 
     class Deadly(DaskRows):
         def sweep(self, kernel, vectors=(), arguments=()):
@@ -125,7 +125,7 @@ def measured(section, quick):
     """Operations and fits on 1, 2 and 4 workers: rows of the table, and bars."""
     import distributed
 
-    from trimreg.designs.daskrows import DaskRows
+    from trimreg.designs.far.dask import DaskRows
 
     n, p = (20_000, 100) if quick else (200_000, 500)
     lazy = generated(n, p, n // 8)
@@ -177,7 +177,7 @@ def growth(section, quick):
     """Whole fits on 2 workers against n and p, and the fitted exponents."""
     import distributed
 
-    from trimreg.designs.daskrows import DaskRows
+    from trimreg.designs.far.dask import DaskRows
 
     shrink = 8 if quick else 1
     sizes = {
@@ -322,9 +322,9 @@ def constants_of(client, quick):
     """The constants, each measured by itself."""
     import dask.array as da
 
-    from trimreg.designs import blockkernels as kernels
-    from trimreg.designs.daskrows import DaskRows
-    from trimreg.designs.rows import block_columns
+    from trimreg.designs.far import kernels
+    from trimreg.designs.far.dask import DaskRows
+    from trimreg.designs.far.rows import block_columns
 
     n, p = (4000, 1000) if quick else (16_000, 1000)
     rng = np.random.default_rng(0)
@@ -381,7 +381,7 @@ def simulated(client, loss, n, p, memory, chunk_rows):
     """A fit whose data are made again in every pass."""
     import resource
 
-    from trimreg.designs.daskrows import DaskRows
+    from trimreg.designs.far.dask import DaskRows
 
     class Timed(DaskRows):
         seconds = 0.0  # of this thread in passes
@@ -522,7 +522,7 @@ def responses(eta, rng):
 
 
 def passes_section(quick: bool = False) -> Section:
-    from trimreg.designs.daskrows import DaskRows
+    from trimreg.designs.far.dask import DaskRows
 
     n, shapes = (2000, (50, 200)) if quick else (20_000, (500, 4000))
     section = Section(

@@ -21,7 +21,7 @@ BUDGET = 120.0
 
 
 def run(quick: bool = False) -> Section:
-    from trimreg.experiments import diamond
+    from trimreg_reproduction.graphs import diamond
 
     one_thread()
     replicates = 20 if quick else REPLICATES

@@ -87,7 +87,7 @@ def seconds_of(call, repeats=7) -> float:
     """The median, by the device's clock where there is one."""
     import torch
 
-    from trimreg.designs import torchkernels
+    from trimreg.designs.torch import kernels as torchkernels
 
     if torch.cuda.is_available():
         return torchkernels.device_seconds(call, repeats)
@@ -103,8 +103,8 @@ def products(X) -> dict:
     """GB/s of a copy, counting bytes read and written, and of the products, counting the bytes of X."""
     import torch
 
-    from trimreg.designs import torchkernels as kernels
-    from trimreg.designs.torchdense import TorchDesign
+    from trimreg.designs.torch import kernels
+    from trimreg.designs.torch.design import TorchDesign
 
     n, p = X.shape
     figures = {"bytes": X.numel() * X.element_size()}
@@ -175,7 +175,7 @@ def spent(kind):
 
 def whole_fit(X, h, loss) -> dict:
     """A fit on the device: passes, seconds of the first and of a later call, where the time goes."""
-    from trimreg.designs.torchdense import TorchDesign, TorchMatrix
+    from trimreg.designs.torch.design import TorchDesign, TorchMatrix
 
     y = target(X, h, loss)
     given = OnDevice if X.device.type == "cpu" else TorchMatrix
@@ -203,7 +203,7 @@ class OnDevice:
     """A tensor in memory that is treated as if it lay on a device, to try all this without one."""
 
     def __init__(self, X):
-        from trimreg.designs.torchdense import TorchMatrix
+        from trimreg.designs.torch.design import TorchMatrix
 
         self.matrix = TorchMatrix(X)
         self.shape, self.dtype = self.matrix.shape, self.matrix.dtype
@@ -213,7 +213,7 @@ class OnDevice:
         return self.matrix.passes
 
     def design(self, weights, *, center=False, scale=False):
-        from trimreg.designs.torchdense import TorchDesign
+        from trimreg.designs.torch.design import TorchDesign
 
         return TorchDesign(self.matrix, weights, center=center, scale=scale)
 
@@ -227,7 +227,7 @@ class OnDevice:
 def against_the_cpu(X, h, loss) -> dict:
     """The same fit on the device and in memory, with as many rows as the CPU can do in the time it is given."""
     from trimreg.designs import DenseDesign
-    from trimreg.designs.torchdense import TorchMatrix
+    from trimreg.designs.torch.design import TorchMatrix
 
     few = min(5000, X.shape[0])
     sample = X[:few].cpu().numpy()
@@ -257,7 +257,7 @@ def agreement(n, p, h, device) -> dict:
     """Largest differences in coefficients between fits on the device and in memory, float64, and certificates."""
     import torch
 
-    from trimreg.designs.torchdense import TorchMatrix
+    from trimreg.designs.torch.design import TorchMatrix
 
     X = matrix(n, p, device, torch.float64)
     given = OnDevice if device == "cpu" else TorchMatrix

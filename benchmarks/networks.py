@@ -146,7 +146,7 @@ def in_graph(step):
 
     A graph does not hold the tensors it was captured with, so what is returned holds the step, and that the model.
     """
-    from trimreg.experiments.networks.device import captured
+    from trimreg_reproduction.networks.device import captured
 
     def warm_up():
         for _ in range(5):

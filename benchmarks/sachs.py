@@ -74,7 +74,7 @@ def known_pairs(data) -> np.ndarray:
 
 def correlations(X, transform) -> np.ndarray:
     """The correlation matrix of the signals, their logarithms, their normal scores, or by Spearman's ranks."""
-    from trimreg.estimators.covariances import covariance_of
+    from trimreg.graphs.covariances import covariance_of
 
     options = {"npn": {"transform": "npn"}, "spearman": {"kind": "spearman"}}.get(transform, {})
     S = covariance_of(np.log(X) if transform == "log" else X, **options).covariance

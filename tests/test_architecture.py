@@ -19,7 +19,10 @@ PACKAGE = "trimreg"
 LINES_AT_MOST = 500
 
 BELOW_ESTIMATORS = ["designs", "losses", "penalties", "solvers", "diagnostics"]
+SHARED = ["_files", "_lazy"]  # any room may use these
 MAY_IMPORT = {
+    "_files": [],
+    "_lazy": [],
     "designs": [],
     "losses": [],
     "penalties": [],
@@ -29,17 +32,18 @@ MAY_IMPORT = {
     "diagnostics": ["losses", "penalties"],
     "estimators": BELOW_ESTIMATORS,
     "selection": [*BELOW_ESTIMATORS, "estimators"],
+    "graphs": [*BELOW_ESTIMATORS, "estimators", "selection", "plotting"],
     "nn": ["penalties"],
 }
-MAY_IMPORT["experiments"] = [*MAY_IMPORT, PACKAGE]
+MAY_IMPORT["reports"] = [*MAY_IMPORT, PACKAGE]
 MAY_IMPORT["cli"] = [*MAY_IMPORT, PACKAGE]
 MAY_IMPORT["__main__"] = ["cli"]
 # the public names
-MAY_IMPORT[""] = [room for room in MAY_IMPORT if room not in ("cli", "experiments", "__main__")]
+MAY_IMPORT[""] = [room for room in MAY_IMPORT if room not in ("cli", "reports", "__main__")]
 
 #: Public names of the top level, and the room that each comes from: ``from trimreg import MCP`` in a room is
 #: an import of ``penalties``.
-HOME = dict(trimreg._WHERE)
+HOME = {name: where.lstrip(".") for name, where in trimreg._WHERE.items()}
 
 
 class Import(NamedTuple):
@@ -134,7 +138,7 @@ def _absolute(name, level, module, is_package):
 
 
 def room_of(module: str) -> str:
-    """The room of a module: ``trimreg.solvers.mm`` is in ``solvers``, ``trimreg`` itself in ``""``."""
+    """The room of a module: ``trimreg.solvers.problem`` is in ``solvers``, ``trimreg`` itself in ``""``."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else ""
 
@@ -164,7 +168,7 @@ def _is_allowed(rest, allowed, room):
         # The top level itself (`import trimreg`, its version, or a name made up at run time) opens every
         # room, so only who may import every room may use it.
         return PACKAGE in allowed or room == ""
-    return any(rest == entry or rest.startswith(entry + ".") for entry in allowed)
+    return any(rest == entry or rest.startswith(entry + ".") for entry in [*allowed, *SHARED])
 
 
 def modules():
@@ -193,7 +197,7 @@ NETWORK_PACKAGES = (
 
 def may_use_torch(module: str) -> bool:
     """Whether a module is of the networks' rooms."""
-    return module.startswith(("trimreg.nn", "trimreg.experiments.networks"))
+    return module.startswith(("trimreg.nn", "trimreg_reproduction.networks"))
 
 
 @pytest.mark.parametrize(("path", "module", "is_package"), MODULES)
@@ -238,23 +242,35 @@ def test_import_is_cheap(module, light):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("trimreg.solvers.mm", "from ..penalties import MCP"),
-        ("trimreg.solvers.mm", "from ..penalties.mcp import MCP"),
-        ("trimreg.solvers.mm", "from .. import penalties"),
-        ("trimreg.solvers.mm", "from trimreg import TrimmedL1"),
-        ("trimreg.solvers.mm", "import trimreg.losses"),
-        ("trimreg.solvers.mm", "import trimreg"),
-        ("trimreg.solvers.mm", "def f():\n    from ..designs import as_design"),
-        ("trimreg.solvers.mm", "class A:\n    def f(self):\n        import trimreg.designs.dense"),
-        ("trimreg.solvers.mm", "try:\n    from ..estimators import solve\nexcept ImportError:\n    pass"),
-        ("trimreg.solvers.mm", "if TYPE_CHECKING:\n    from ..losses import Quadratic"),
-        ("trimreg.solvers.mm", "from importlib import import_module\nimport_module('trimreg.penalties.mcp')"),
-        ("trimreg.solvers.mm", "from importlib import import_module as g\ng('trimreg.losses')"),
-        ("trimreg.solvers.mm", "import importlib\nimportlib.import_module('..penalties', 'trimreg.solvers')"),
-        ("trimreg.solvers.mm", "import importlib as il\nil.import_module('trimreg.' + 'penalties.' + x)"),
-        ("trimreg.solvers.mm", "__import__('trimreg.designs')"),
+        ("trimreg.solvers.problem", "from ..penalties import MCP"),
+        ("trimreg.solvers.problem", "from ..penalties.mcp import MCP"),
+        ("trimreg.solvers.problem", "from .. import penalties"),
+        ("trimreg.solvers.problem", "from trimreg import TrimmedL1"),
+        ("trimreg.solvers.problem", "import trimreg.losses"),
+        ("trimreg.solvers.problem", "import trimreg"),
+        ("trimreg.solvers.problem", "def f():\n    from ..designs import as_design"),
+        ("trimreg.solvers.problem", "class A:\n    def f(self):\n        import trimreg.designs.dense"),
         (
-            "trimreg.solvers.mm",
+            "trimreg.solvers.problem",
+            "try:\n    from ..estimators import solve\nexcept ImportError:\n    pass",
+        ),
+        ("trimreg.solvers.problem", "if TYPE_CHECKING:\n    from ..losses import Quadratic"),
+        (
+            "trimreg.solvers.problem",
+            "from importlib import import_module\nimport_module('trimreg.penalties.mcp')",
+        ),
+        ("trimreg.solvers.problem", "from importlib import import_module as g\ng('trimreg.losses')"),
+        (
+            "trimreg.solvers.problem",
+            "import importlib\nimportlib.import_module('..penalties', 'trimreg.solvers')",
+        ),
+        (
+            "trimreg.solvers.problem",
+            "import importlib as il\nil.import_module('trimreg.' + 'penalties.' + x)",
+        ),
+        ("trimreg.solvers.problem", "__import__('trimreg.designs')"),
+        (
+            "trimreg.solvers.problem",
             "from importlib import import_module\nimport_module(f'trimreg.losses.{name}')",
         ),
         ("trimreg.losses.huber", "from ..penalties import L1"),
@@ -263,9 +279,9 @@ def test_import_is_cheap(module, light):
         ("trimreg.plotting.paths", "from ..penalties import L1"),
         ("trimreg.datasets.synthetic", "from .. import __version__"),
         ("trimreg.diagnostics.swap", "from ..solvers import run"),
-        ("trimreg.estimators.solve", "from ..experiments.demo import run"),
+        ("trimreg.estimators.solve", "from ..reports.demo import run"),
         ("trimreg.estimators.solve", "from ..plotting import spread"),
-        ("trimreg.experiments.demo", "from ..cli import app"),
+        ("trimreg.reports.demo", "from ..cli import app"),
         ("trimreg.nn.prune", "from ..losses import Quadratic"),
         ("trimreg.attic.old", "x = 1"),
     ],
@@ -277,18 +293,18 @@ def test_the_checker_fails_on_a_bad_import(module, source):
 @pytest.mark.parametrize(
     ("module", "source", "is_package"),
     [
-        ("trimreg.solvers.mm", "from ..penalties.base import soft_threshold", False),
-        ("trimreg.solvers.mm", "from ..penalties import base", False),
-        ("trimreg.solvers.mm", "from .driver import Step", False),
+        ("trimreg.solvers.problem", "from ..penalties.base import soft_threshold", False),
+        ("trimreg.solvers.problem", "from ..penalties import base", False),
+        ("trimreg.solvers.problem", "from .driver import Step", False),
         ("trimreg.solvers", "from .driver import Step", True),
         ("trimreg.solvers", "from importlib import import_module\nimport_module(f'{__name__}.{x}')", True),
-        ("trimreg.solvers.mm", "import numpy as np\nfrom scipy.linalg import lapack", False),
-        ("trimreg.solvers.mm", '"""\n>>> from trimreg.penalties import MCP\n"""', False),
+        ("trimreg.solvers.problem", "import numpy as np\nfrom scipy.linalg import lapack", False),
+        ("trimreg.solvers.problem", '"""\n>>> from trimreg.penalties import MCP\n"""', False),
         ("trimreg.diagnostics.swap", "from ..losses import Quadratic", False),
         ("trimreg.estimators.solve", "from ..designs import as_design", False),
-        ("trimreg.experiments.demo", "from .. import plotting\nfrom .. import __version__", False),
-        ("trimreg.experiments.demo", "from trimreg import TrimmedLasso", False),
-        ("trimreg.cli", "from . import __version__\nfrom .experiments import demo", False),
+        ("trimreg.reports.demo", "from .. import plotting\nfrom .. import __version__", False),
+        ("trimreg.reports.demo", "from trimreg import TrimmedLasso", False),
+        ("trimreg.cli", "from . import __version__\nfrom .reports import demo", False),
         ("trimreg", "from importlib import import_module\nimport_module(f'{__name__}.{x}')", True),
     ],
 )

@@ -5,64 +5,45 @@ The public names are imported when they are first asked for, so ``import trimreg
 
 from __future__ import annotations
 
-from importlib import import_module
+from ._lazy import lazy
 
 __version__ = "0.1.0"
 
 _WHERE = {
-    "TrimmedLasso": "estimators",
-    "TrimmedGroupLasso": "estimators",
-    "MultiTaskTrimmedLasso": "estimators",
-    "TrimmedLogisticRegression": "estimators",
-    "TrimmedPoissonRegressor": "estimators",
-    "TrimmedGammaRegressor": "estimators",
-    "TrimmedHuberRegressor": "estimators",
-    "TrimmedCoxRegressor": "estimators",
-    "MEstimator": "estimators",
-    "TrimmedGraphicalLasso": "estimators",
-    "TrimmedLassoCV": "selection",
-    "TrimmedLogisticRegressionCV": "selection",
-    "MEstimatorCV": "selection",
-    "TrimmedGraphicalLassoCV": "selection",
-    "StabilitySelection": "selection",
-    "Bootstrap": "selection",
-    "trimmed_path": "selection",
-    "OnDisk": "designs.disk",
-    "solve": "estimators",
-    "solve_batch": "estimators.batch",
-    "steps": "estimators",
-    "solve_graphical": "estimators",
-    "TrimmedL1": "penalties",
-    "L1": "penalties",
-    "MCP": "penalties",
-    "SCAD": "penalties",
-    "SLOPE": "penalties",
-    "SolverResult": "solvers",
-    "GraphicalResult": "solvers",
+    "TrimmedLasso": ".estimators",
+    "TrimmedGroupLasso": ".estimators",
+    "MultiTaskTrimmedLasso": ".estimators",
+    "TrimmedLogisticRegression": ".estimators",
+    "TrimmedPoissonRegressor": ".estimators",
+    "TrimmedGammaRegressor": ".estimators",
+    "TrimmedHuberRegressor": ".estimators",
+    "TrimmedCoxRegressor": ".estimators",
+    "MEstimator": ".estimators",
+    "TrimmedGraphicalLasso": ".graphs",
+    "TrimmedLassoCV": ".selection",
+    "TrimmedLogisticRegressionCV": ".selection",
+    "MEstimatorCV": ".selection",
+    "TrimmedGraphicalLassoCV": ".graphs",
+    "StabilitySelection": ".selection",
+    "Bootstrap": ".selection",
+    "trimmed_path": ".selection",
+    "OnDisk": ".designs.far.disk",
+    "solve": ".estimators",
+    "solve_batch": ".estimators",
+    "steps": ".estimators",
+    "solve_graphical": ".graphs",
+    "TrimmedL1": ".penalties",
+    "L1": ".penalties",
+    "MCP": ".penalties",
+    "SCAD": ".penalties",
+    "SLOPE": ".penalties",
+    "SolverResult": ".solvers",
+    "GraphicalResult": ".graphs",
 }
 _ROOMS = (
-    "datasets",
-    "designs",
-    "diagnostics",
-    "estimators",
-    "losses",
-    "nn",
-    "penalties",
-    "plotting",
-    "selection",
-    "solvers",
-)
+    "datasets", "designs", "diagnostics", "estimators", "graphs", "losses", "nn", "penalties", "plotting",
+    "selection", "solvers",
+)  # fmt: skip
 
 __all__ = ["__version__", *_WHERE, *_ROOMS]
-
-
-def __getattr__(name):
-    if name in _WHERE:
-        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    if name in _ROOMS:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _WHERE | {room: f".{room}" for room in _ROOMS})

@@ -80,7 +80,7 @@ def test_a_mistake_of_our_own_is_not_passed_off_as_bad_input(monkeypatch):
     def fail(**_):
         raise ValueError("a bug")
 
-    monkeypatch.setattr("trimreg.experiments.demo.run", fail)
+    monkeypatch.setattr("trimreg.reports.demo.run", fail)
     answer = call("demo", "--no-pictures")
     assert answer.exit_code == 1
     assert isinstance(answer.exception, ValueError)
@@ -90,7 +90,7 @@ def test_interrupt_inside_the_work_is_status_130(monkeypatch):
     def interrupt(**_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("trimreg.experiments.demo.run", interrupt)
+    monkeypatch.setattr("trimreg.reports.demo.run", interrupt)
     answer = call("demo", "--no-pictures")
     assert answer.exit_code == 130
     assert answer.stderr.endswith("interrupted\n")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from trimreg.experiments import registry
-from trimreg.experiments.spec import Cell, Chart, Experiment, Together, Verdict
-from trimreg.experiments.store import Store
+from trimreg_reproduction import registry
+from trimreg_reproduction.spec import Cell, Chart, Experiment, Together, Verdict
+from trimreg_reproduction.store import Store
 
 BROKEN = set()  # names of cells that fail
 RUN = []
@@ -60,7 +60,7 @@ TOY = Experiment(
 def one_experiment(monkeypatch):
     monkeypatch.setattr(registry, "EXPERIMENTS", {"toy": "toy:TOY"})
     monkeypatch.setattr(registry, "get_experiment", lambda name: TOY)
-    monkeypatch.setattr("trimreg.experiments.runner.get_experiment", lambda name: TOY)
+    monkeypatch.setattr("trimreg_reproduction.runner.get_experiment", lambda name: TOY)
     BROKEN.clear()
     RUN.clear()
 
@@ -168,8 +168,8 @@ def test_a_report_of_nothing(refused, tmp_path):
 
 
 def test_a_report_of_exported_tables(call, tmp_path, monkeypatch):
-    monkeypatch.setattr("trimreg.experiments.exported.EXPERIMENTS", {"toy": "toy:TOY"})
-    monkeypatch.setattr("trimreg.experiments.exported.get_experiment", lambda name: TOY)
+    monkeypatch.setattr("trimreg_reproduction.files.EXPERIMENTS", {"toy": "toy:TOY"})
+    monkeypatch.setattr("trimreg_reproduction.files.get_experiment", lambda name: TOY)
     out = tmp_path / "out"
     assert call("reproduce", "toy", "--quick", "--out", out, "--jobs", 1).exit_code == 0
     (out / "results.sqlite").unlink()
@@ -199,7 +199,7 @@ def toy_together(cells, device):
 def batches(monkeypatch):
     """The toy can run its cells together, and there is a GPU, or so it seems."""
     pytest.importorskip("torch")
-    from trimreg.experiments.networks import device
+    from trimreg_reproduction.networks import device
 
     rule = Together(key=lambda cell: "all", run=toy_together, size=2)
     monkeypatch.setattr(registry, "get_experiment", lambda name: replace(TOY, together=rule))

@@ -24,10 +24,11 @@ from trimreg import (
     TrimmedLogisticRegression,
     TrimmedPoissonRegressor,
 )
-from trimreg.designs import blockkernels as kernels
-from trimreg.designs import daskrows, dasktasks
-from trimreg.designs.daskrows import DaskRows, added, joined_lengths
-from trimreg.designs.rows import block_product
+from trimreg.designs.far import dask as daskrows
+from trimreg.designs.far import dask_tasks as dasktasks
+from trimreg.designs.far import kernels
+from trimreg.designs.far.dask import DaskRows, added, joined_lengths
+from trimreg.designs.far.rows import block_product
 
 N, P, H = 300, 12, 3
 

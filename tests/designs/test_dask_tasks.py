@@ -14,9 +14,9 @@ pytest.importorskip("distributed", reason="needs the extra cluster")
 import dask
 import dask.array as da
 
-from trimreg.designs import dasktasks
-from trimreg.designs.daskrows import DaskRows
-from trimreg.designs.dasktasks import ATTEMPTS, Cluster, Threads, WorkersDied, runner_for, size_of
+from trimreg.designs.far import dask_tasks as dasktasks
+from trimreg.designs.far.dask import DaskRows
+from trimreg.designs.far.dask_tasks import ATTEMPTS, Cluster, Threads, WorkersDied, runner_for, size_of
 
 
 class Client:
@@ -207,7 +207,7 @@ DYING = """
 import os, sys, threading, dask.array as da, numpy as np
 from distributed import Client
 from trimreg import TrimmedLasso
-from trimreg.designs.daskrows import DaskRows
+from trimreg.designs.far.dask import DaskRows
 
 class Rows(DaskRows):
     def sweep(self, *parts, **named):

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from trimreg.designs import DenseDesign, SparseDesign, WithConstant, as_design
-from trimreg.designs.blocked import BlockedDesign
-from trimreg.designs.rows import ArrayRows
+from trimreg.designs.far.design import BlockedDesign
+from trimreg.designs.far.rows import ArrayRows
 
 N, P = 23, 9
 
@@ -243,7 +243,8 @@ def test_a_contiguous_array_is_not_copied(weights):
 def test_a_sparse_design_is_never_made_dense(convert):
     from trimreg.losses import Quadratic
     from trimreg.penalties import TrimmedL1
-    from trimreg.solvers import Problem, prox
+    from trimreg.solvers import Problem
+    from trimreg.solvers.first_order import prox
 
     n, p = 4_000, 10_000  # 320 MB if it were dense
     X = convert(sp.random_array((n, p), density=1e-3, rng=np.random.default_rng(0)))

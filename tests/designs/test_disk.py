@@ -11,9 +11,9 @@ import pytest
 import zarr
 
 import trimreg
-from trimreg.designs import disk
-from trimreg.designs.disk import OnDisk
-from trimreg.designs.rows import FarRows, block_columns
+from trimreg.designs.far import disk
+from trimreg.designs.far.disk import OnDisk
+from trimreg.designs.far.rows import FarRows, block_columns
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

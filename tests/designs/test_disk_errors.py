@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import zarr
 
-from trimreg.designs.disk import OnDisk
-from trimreg.designs.rows import block_columns
+from trimreg.designs.far.disk import OnDisk
+from trimreg.designs.far.rows import block_columns
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -128,7 +128,7 @@ def test_a_map_whose_file_becomes_shorter(X, tmp_path):
 
 
 def test_a_file_that_is_cut_while_it_is_read(X, tmp_path, monkeypatch):
-    monkeypatch.setattr("trimreg.designs.disk.BLOCK_BYTES", 4 * 8)  # a row at a time
+    monkeypatch.setattr("trimreg.designs.far.disk.BLOCK_BYTES", 4 * 8)  # a row at a time
     np.save(tmp_path / "X.npy", X)
     sweep = OnDisk(tmp_path / "X.npy").sweep(block_columns, arguments=([0],))
     next(sweep)
@@ -315,7 +315,7 @@ def test_columns_that_differ_between_files(names, X, tmp_path):
 @pytest.mark.parametrize("kind", [pa.float64(), pa.int32(), pa.bool_()])
 @pytest.mark.parametrize("row", [0, 33, 59])
 def test_a_missing_value_is_named(kind, row, tmp_path, monkeypatch):
-    monkeypatch.setattr("trimreg.designs.disk.BLOCK_BYTES", 7 * 2 * 8)
+    monkeypatch.setattr("trimreg.designs.far.disk.BLOCK_BYTES", 7 * 2 * 8)
     values = [None if i == row else i % 2 for i in range(60)]
     columns = {"age": pa.array([1.0] * 60), "height": pa.array(values).cast(kind)}
     pq.write_table(pa.table(columns), tmp_path / "T.parquet", row_group_size=25)

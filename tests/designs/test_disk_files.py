@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from trimreg import TrimmedLasso
-from trimreg.designs import zarrfile
-from trimreg.designs.disk import OnDisk
-from trimreg.designs.rows import block_columns
+from trimreg.designs.far import zarr as zarrfile
+from trimreg.designs.far.disk import OnDisk
+from trimreg.designs.far.rows import block_columns
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

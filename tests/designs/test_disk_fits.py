@@ -18,7 +18,7 @@ from trimreg import (
     TrimmedLogisticRegression,
     TrimmedPoissonRegressor,
 )
-from trimreg.designs import disk
+from trimreg.designs.far import disk
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

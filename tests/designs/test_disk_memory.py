@@ -11,8 +11,8 @@ from trimreg import (
     TrimmedLogisticRegression,
     TrimmedLogisticRegressionCV,
 )
-from trimreg.designs import disk
-from trimreg.designs.disk import OnDisk
+from trimreg.designs.far import disk
+from trimreg.designs.far.disk import OnDisk
 from trimreg.losses import Cox, Huber, Logistic, Multinomial, MultiTaskQuadratic, Poisson, Quadratic
 from trimreg.losses.base import Loss
 from trimreg.selection.folds import predictors

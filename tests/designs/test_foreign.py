@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 from trimreg.designs import as_design
-from trimreg.designs.foreign import adopt, feature_names, is_far, is_foreign, tied, to_host
-from trimreg.designs.rows import ArrayRows
+from trimreg.designs.convert import adopt, feature_names, is_far, is_foreign, tied, to_host
+from trimreg.designs.far.rows import ArrayRows
 
 X = np.arange(12.0).reshape(4, 3) ** 2
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from trimreg.designs import WithConstant, as_design
-from trimreg.designs import blockkernels as kernels
-from trimreg.designs.compress import few_rows
-from trimreg.designs.held import ColumnStore, HeldRows
-from trimreg.designs.rows import ArrayRows, ColumnRows, cached_parts
+from trimreg.designs.far import kernels
+from trimreg.designs.far.rows import ArrayRows, ColumnRows, cached_parts
+from trimreg.designs.far.store import ColumnStore, HeldRows
+from trimreg.designs.wrappers.compression import few_rows
 
 N, P = 37, 6
 

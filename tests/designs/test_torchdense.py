@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from trimreg.designs import DenseDesign, WithConstant, as_design
-from trimreg.designs.block import ColumnBlock
+from trimreg.designs.wrappers.block import ColumnBlock
 
 torch = pytest.importorskip("torch")
 
-from trimreg.designs import torchdense, torchkernels, torchmatrix  # noqa: E402
-from trimreg.designs.torchdense import TorchDesign, TorchMatrix  # noqa: E402
+from trimreg.designs.torch import design as torchdense  # noqa: E402
+from trimreg.designs.torch import kernels as torchkernels  # noqa: E402
+from trimreg.designs.torch import matrix as torchmatrix  # noqa: E402
+from trimreg.designs.torch.design import TorchDesign, TorchMatrix  # noqa: E402
 
 N, P = 57, 40
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

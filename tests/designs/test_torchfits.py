@@ -3,18 +3,12 @@
 import numpy as np
 import pytest
 
-from trimreg import (
-    TrimmedCoxRegressor,
-    TrimmedL1,
-    TrimmedLasso,
-    TrimmedLogisticRegression,
-    solve,
-)
+from trimreg import TrimmedCoxRegressor, TrimmedL1, TrimmedLasso, TrimmedLogisticRegression, solve
 
 torch = pytest.importorskip("torch")
 
-from trimreg.designs import torchdense  # noqa: E402
-from trimreg.designs.torchdense import TorchDesign, TorchMatrix  # noqa: E402
+from trimreg.designs.torch import design as torchdense  # noqa: E402
+from trimreg.designs.torch.design import TorchDesign, TorchMatrix  # noqa: E402
 
 N, P, H = 160, 30, 4
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

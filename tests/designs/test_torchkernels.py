@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from trimreg.designs import torchkernels  # noqa: E402
-from trimreg.designs.torchkernels import DEFAULT, TILES, Tile, moments, product, transposed_product  # noqa: E402
+from trimreg.designs.torch import kernels as torchkernels  # noqa: E402
+from trimreg.designs.torch.kernels import DEFAULT, TILES, Tile, moments, product, transposed_product  # noqa: E402
 
 TYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 ORDERS = {"by rows": lambda X: X, "by columns": lambda X: X.t().contiguous().t()}

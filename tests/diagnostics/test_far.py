@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trimreg import TrimmedL1
-from trimreg.designs.rows import ArrayRows
+from trimreg.designs.far.rows import ArrayRows
 from trimreg.diagnostics import exact_penalty_alpha, incoherence, stationarity
 
 X = np.random.default_rng(0).standard_normal((20, 3))

@@ -9,7 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import trimreg
 from trimreg import TrimmedL1, solve, solve_batch
-from trimreg.estimators import batch, batchinput
+from trimreg.estimators import batch
+from trimreg.estimators import batch_input as batchinput
 
 COUNT, N, P = 5, 30, 16
 H = [0, 2, 3, 6, 16]

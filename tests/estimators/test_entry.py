@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trimreg import MEstimator, TrimmedL1, TrimmedLasso, TrimmedLogisticRegression
-from trimreg.estimators import entry
-from trimreg.estimators.entry import forward_order, order_by_size
+from trimreg.estimators import order as entry
+from trimreg.estimators.order import forward_order, order_by_size
 from trimreg.losses import Cox, Gamma, Huber, Logistic, Multinomial, MultiTaskQuadratic, Poisson, Quadratic
 
 

@@ -20,7 +20,7 @@ from trimreg import (
     solve,
     steps,
 )
-from trimreg.designs.rows import ArrayRows
+from trimreg.designs.far.rows import ArrayRows
 
 N, P = 120, 10
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils import prune
 
-from trimreg.nn.bayes import (
+from trimreg.nn.layers.bayes import (
     BayesConv2d,
     BayesLinear,
     bayesianize,
@@ -19,7 +19,7 @@ from trimreg.nn.bayes import (
     log_uniform_kl,
     with_noise,
 )
-from trimreg.nn.bounded import bounded
+from trimreg.nn.layers.bounded import bounded
 
 FLOAT64 = {"dtype": torch.float64}
 

@@ -13,8 +13,8 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from trimreg.nn.callbacks import Pruning, checked_fractions, holder, is_of
-from trimreg.nn.penalty import TrimmedGroupL1
-from trimreg.nn.schedules import Ramp
+from trimreg.nn.penalty.penalty import TrimmedGroupL1
+from trimreg.nn.penalty.schedules import Ramp
 
 KEEP = {"net.0": 3, "net.2": 4}
 WAYS = {  # hard with h coming down, soft and frozen, Algorithm 1: each has another state to restore

@@ -7,13 +7,13 @@ import torch
 from nets_in_a_line import Net, physical
 from torch import nn
 from torch.nn import functional as F
+from trimreg.nn.exporting.export.export import export
+from trimreg.nn.exporting.export.files import load, save
 
-from trimreg.nn.bayes import bayesianize, kl_loss
-from trimreg.nn.exporting import export
-from trimreg.nn.gates import L0Conv2d, L0Linear, l0_loss
-from trimreg.nn.penalty import TrimmedGroupL1
-from trimreg.nn.schedules import Ramp
-from trimreg.nn.serialize import load, save
+from trimreg.nn.layers.bayes import bayesianize, kl_loss
+from trimreg.nn.layers.gates import L0Conv2d, L0Linear, l0_loss
+from trimreg.nn.penalty.penalty import TrimmedGroupL1
+from trimreg.nn.penalty.schedules import Ramp
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 KEEP = {"conv1": 4, "conv2": 5, "fc1": 30, "fc2": 7}

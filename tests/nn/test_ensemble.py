@@ -9,8 +9,10 @@ from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trimreg.nn.bayes import BayesConv2d, BayesLinear, kl_divergence, kl_loss
-from trimreg.nn.ensemble import (
+from trimreg.nn.layers.bayes import BayesConv2d, BayesLinear, kl_divergence, kl_loss
+from trimreg.nn.layers.gates import L0Conv2d, L0Linear, l0_loss
+from trimreg.nn.penalty.groups import layer_groups
+from trimreg_reproduction.networks.ensemble import (
     EnsembleConv2d,
     EnsembleLinear,
     ensemble_cross_entropy,
@@ -19,14 +21,12 @@ from trimreg.nn.ensemble import (
     replica_generators,
     windows,
 )
-from trimreg.nn.ensemble_stochastic import (
+from trimreg_reproduction.networks.ensemble_stochastic import (
     EnsembleBayesConv2d,
     EnsembleBayesLinear,
     EnsembleL0Conv2d,
     EnsembleL0Linear,
 )
-from trimreg.nn.gates import L0Conv2d, L0Linear, l0_loss
-from trimreg.nn.groups import layer_groups
 
 FLOAT64 = {"dtype": torch.float64}
 SEEDS = [3, 14, 15]

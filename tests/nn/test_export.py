@@ -7,13 +7,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import prune
+from trimreg.nn.exporting.export.export import export
+from trimreg.nn.exporting.export.slim import Gather, MappedEmbedding, Plane, SlimAttention
 
-from trimreg.nn.bayes import bayesianize
-from trimreg.nn.exporting import export
-from trimreg.nn.gates import L0Conv2d, L0Linear
-from trimreg.nn.groups import LayerGroups, Slab
-from trimreg.nn.penalty import TrimmedGroupL1
-from trimreg.nn.slim import Gather, MappedEmbedding, Plane, SlimAttention
+from trimreg.nn.layers.bayes import bayesianize
+from trimreg.nn.layers.gates import L0Conv2d, L0Linear
+from trimreg.nn.penalty.groups import LayerGroups, Slab
+from trimreg.nn.penalty.penalty import TrimmedGroupL1
 
 
 @pytest.fixture(autouse=True)

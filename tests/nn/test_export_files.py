@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import fx, nn
 from torch.nn import functional as F
+from trimreg.nn.exporting.export.architecture import describe, rebuild
+from trimreg.nn.exporting.export.export import export
+from trimreg.nn.exporting.export.files import load, save, to_onnx
+from trimreg.nn.exporting.export.tracing import tensors_in
 
-from trimreg.nn import architecture, serialize
-from trimreg.nn.architecture import describe, rebuild
-from trimreg.nn.exporting import export
-from trimreg.nn.penalty import TrimmedGroupL1
-from trimreg.nn.serialize import load, save, to_onnx
-from trimreg.nn.tracing import tensors_in
+from trimreg.nn.exporting.export import architecture
+from trimreg.nn.exporting.export import files as serialize
+from trimreg.nn.penalty.penalty import TrimmedGroupL1
 
 
 @pytest.fixture(autouse=True)

@@ -5,12 +5,12 @@ import json
 import pytest
 import torch
 from torch import nn
+from trimreg.nn.exporting.export.cost import Report, latency, macs
+from trimreg.nn.exporting.export.export import export
+from trimreg.nn.exporting.export.tracing import relative_difference, trace
 
-from trimreg.nn import ensemble
-from trimreg.nn.cost import Report, latency, macs
-from trimreg.nn.exporting import export
-from trimreg.nn.penalty import TrimmedGroupL1
-from trimreg.nn.tracing import relative_difference, trace
+from trimreg.nn.penalty.penalty import TrimmedGroupL1
+from trimreg_reproduction.networks import ensemble
 
 
 @pytest.fixture(autouse=True)

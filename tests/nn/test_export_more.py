@@ -8,13 +8,13 @@ import torch
 from nets_in_a_line import Net, physical
 from torch import nn
 from torch.nn import functional as F
+from trimreg.nn.exporting.export.export import export
+from trimreg.nn.exporting.export.files import load
+from trimreg.nn.exporting.export.slim import SlimAttention
+from trimreg.nn.exporting.export.spaces import ExportError
+from trimreg.nn.exporting.export.tracing import TracingFailed
 
-from trimreg.nn.exporting import export
-from trimreg.nn.penalty import TrimmedGroupL1
-from trimreg.nn.serialize import load
-from trimreg.nn.slim import SlimAttention
-from trimreg.nn.spaces import ExportError
-from trimreg.nn.tracing import TracingFailed
+from trimreg.nn.penalty.penalty import TrimmedGroupL1
 
 
 @pytest.fixture(autouse=True)

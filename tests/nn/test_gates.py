@@ -8,7 +8,7 @@ from scipy import integrate
 from torch import nn
 from torch.nn import functional
 
-from trimreg.nn.gates import (
+from trimreg.nn.layers.gates import (
     L0Conv2d,
     L0Linear,
     gated_layers,

@@ -9,7 +9,7 @@ from scipy.optimize import brentq, minimize
 from torch import nn
 
 from trimreg.nn import TrimmedGroupL1
-from trimreg.nn.metric import adam_metric, diagonal_prox_factors
+from trimreg.nn.penalty.metric import adam_metric, diagonal_prox_factors
 
 
 def prox(z, d, t):

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from trimreg.nn import Ramp, TrimmedGroupL1, export, rules
+from trimreg.nn import Ramp, TrimmedGroupL1, export
+from trimreg.nn.penalty import rules
 
 
 def mlp(seed=0):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from trimreg.nn import rules
-from trimreg.nn.rules import (
+from trimreg.nn.penalty import rules
+from trimreg.nn.penalty.rules import (
     group_factor,
     kept_largest,
     newton_shift,

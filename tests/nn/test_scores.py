@@ -10,8 +10,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trimreg.nn import Ramp, TrimmedGroupL1, layer_groups
-from trimreg.nn.ensemble import EnsembleConv2d
-from trimreg.nn.scores import MEMORY, scored
+from trimreg.nn.penalty.scores import MEMORY, scored
+from trimreg_reproduction.networks.ensemble import EnsembleConv2d
 
 
 def mlp(seed=0):

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 
 from trimreg.nn import Ramp, TrimmedGroupL1, bayesianize
-from trimreg.nn.groups import Slab
+from trimreg.nn.penalty.groups import Slab
 
 KEEP = {"0": 3, "2": 8}
 

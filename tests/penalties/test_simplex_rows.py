@@ -6,12 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimreg.penalties import distance_to_optimal_weights, project_capped_simplex, simplex
-from trimreg.penalties.simplex import (
-    distances_to_optimal_weights,
-    newton_shifts,
-    project_rows,
-    sorted_shifts,
-)
+from trimreg.penalties.simplex import distances_to_optimal_weights, newton_shifts, project_rows, sorted_shifts
 
 exact = settings(derandomize=True, deadline=None, max_examples=150)
 
@@ -67,7 +62,7 @@ def test_the_weights_sum_to_their_totals(case):
 @given(rows())
 def test_networks_project_in_the_same_way(case):
     torch = pytest.importorskip("torch")
-    from trimreg.nn.rules import project
+    from trimreg.nn.penalty.rules import project
 
     y, total = (torch.from_numpy(part) for part in case)
     close = 4e-15 * max(1.0, float(y.abs().max()))

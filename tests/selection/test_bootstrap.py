@@ -17,7 +17,7 @@ from trimreg import (
     TrimmedLogisticRegression,
     TrimmedPoissonRegressor,
 )
-from trimreg.designs.rows import ArrayRows
+from trimreg.designs.far.rows import ArrayRows
 from trimreg.selection.bootstrap import draw_counts
 from trimreg.selection.resampling import coefficients
 

@@ -16,7 +16,7 @@ from trimreg import (
     TrimmedLogisticRegressionCV,
     trimmed_path,
 )
-from trimreg.designs.rows import ArrayRows
+from trimreg.designs.far.rows import ArrayRows
 from trimreg.selection import folds as folds_module
 from trimreg.selection.folds import predictors
 from trimreg.selection.progress import parallel

@@ -7,9 +7,17 @@ from trimreg.designs import as_design
 from trimreg.losses import get_loss
 from trimreg.penalties import TrimmedL1
 from trimreg.penalties.simplex import project_rows
-from trimreg.solvers import Problem, batched, batches, bcd, run
-from trimreg.solvers.batched import Terms, descend, largest_change
-from trimreg.solvers.batches import GramBatch, SampleBatch, eigenvalues_by_powers, largest_eigenvalues
+from trimreg.solvers import Problem, run
+from trimreg.solvers.first_order import arrays as batches
+from trimreg.solvers.first_order import batch as batched
+from trimreg.solvers.first_order import bcd
+from trimreg.solvers.first_order.arrays import (
+    GramBatch,
+    SampleBatch,
+    eigenvalues_by_powers,
+    largest_eigenvalues,
+)
+from trimreg.solvers.first_order.batch import Terms, descend, largest_change
 
 COUNT, N, P = 6, 25, 12
 H = np.array([0, 1, 3, 5, 11, 12])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from trimreg.penalties import TrimmedL1
-from trimreg.solvers import bcd, run
+from trimreg.solvers import run
+from trimreg.solvers.first_order import bcd
 
 CASES = [
     (stretch, alpha, tau, seed)

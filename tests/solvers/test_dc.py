@@ -8,7 +8,8 @@ import pytest
 from trimreg.designs import as_design
 from trimreg.losses import Quadratic
 from trimreg.penalties import TrimmedL1
-from trimreg.solvers import Problem, dc, run
+from trimreg.solvers import Problem, run
+from trimreg.solvers.first_order import dc
 
 
 def toy(y, h, alpha, positive=False, factor=None):

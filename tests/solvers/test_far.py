@@ -8,10 +8,13 @@ import pytest
 import trimreg
 from trimreg import L1, MCP, SCAD, SLOPE, TrimmedL1, solve
 from trimreg.designs import as_design
-from trimreg.designs.rows import ArrayRows
+from trimreg.designs.far.rows import ArrayRows
 from trimreg.losses import Cox, Huber, get_loss
-from trimreg.solvers import Problem, compressed, get_solver, mm, subset
-from trimreg.solvers.workingset import WorkingSetSolver
+from trimreg.solvers import Problem, get_solver
+from trimreg.solvers import few_rows as compressed
+from trimreg.solvers.mm.solver import solver as mm
+from trimreg.solvers.mm.workingset import WorkingSetSolver
+from trimreg.solvers.search import subset
 
 N, P, H = 240, 40, 4
 

@@ -6,7 +6,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso
 
 from trimreg.penalties import L1, MCP, SCAD, TrimmedL1
-from trimreg.solvers import SOLVERS, bcd, dc, get_solver, prox, run
+from trimreg.solvers import SOLVERS, get_solver, run
+from trimreg.solvers.first_order import bcd, dc, prox
 
 TRIMMED = {
     "bcd": bcd.iterate,

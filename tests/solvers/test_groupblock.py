@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from trimreg.solvers.groupblock import (
+from trimreg.solvers.mm.group_kernels import block_descent, prox, residual, shift, water_level
+from trimreg.solvers.mm.groups import (
     group_residual,
     minimize_group_block,
     newton_direction,
     newton_on_face,
     newton_on_groups,
 )
-from trimreg.solvers.groupkernels import block_descent, prox, residual, shift, water_level
-from trimreg.solvers.workingset import minimize_block
+from trimreg.solvers.mm.workingset import minimize_block
 
 BOTH = pytest.mark.parametrize("q", [2, np.inf])
 FLAT = pytest.mark.parametrize("flat", [False, True])

@@ -9,9 +9,9 @@ from trimreg import TrimmedL1
 from trimreg.designs import as_design
 from trimreg.losses import Logistic, Quadratic
 from trimreg.solvers import Problem
-from trimreg.solvers.exchange import descend, kick
-from trimreg.solvers.groupsearch import GroupSearch, _quadratic, eliminated
-from trimreg.solvers.workingset import GramSolver, WorkingSetSolver
+from trimreg.solvers.mm.workingset import GramSolver, WorkingSetSolver
+from trimreg.solvers.search.exchange import descend, kick
+from trimreg.solvers.search.groups import GroupSearch, _quadratic, eliminated
 
 P, SIZE = 18, 3
 LABEL = np.arange(P) // SIZE

@@ -164,7 +164,8 @@ def interrupted_solver(monkeypatch, at):
 
         return real(until(), max_iter, callback)
 
-    from trimreg.estimators import graphtask, task
+    from trimreg.estimators import task
+    from trimreg.graphs import task as graphtask
 
     monkeypatch.setattr(task, "run", run)
     monkeypatch.setattr(graphtask, "run", run)
@@ -237,7 +238,7 @@ def test_a_graph_of_too_many_edges_is_finished_at_its_first_chance():
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_mm_on_a_graph_ends_at_the_first_step_with_few_enough_edges(monkeypatch, at_once):
-    from trimreg.estimators import graphtask
+    from trimreg.graphs import task as graphtask
 
     task = graphtask.prepare_graph(np.eye(3), penalty=TrimmedL1(1), alpha="exact")
     full, sparse = np.ones(6), np.array([1.0, 0, 0, 1, 1, 1])
@@ -295,7 +296,7 @@ def test_who_is_part_of_more():
     assert eval("part_of_more()", scope) is True
     scope["__name__"] = "trimreg.selections"  # another word
     assert eval("part_of_more()", scope) is False
-    for many in ("trimreg.experiments.runner", "distributed.worker", "multiprocessing.process"):
+    for many in ("trimreg_reproduction.runner", "distributed.worker", "multiprocessing.process"):
         scope["__name__"] = many
         assert eval("part_of_more()", scope) is True
     scope["__name__"] = None  # as in code that is made up at run time

@@ -21,13 +21,13 @@ from trimreg import (
     steps,
 )
 from trimreg.designs.base import ScaledMatrix
-from trimreg.designs.block import ColumnBlock
-from trimreg.designs.blocked import BlockedDesign
 from trimreg.designs.dense import DenseDesign
+from trimreg.designs.far.design import BlockedDesign
+from trimreg.designs.wrappers.block import ColumnBlock
 from trimreg.estimators import task
 from trimreg.solvers.driver import Step, keeping, run
+from trimreg.solvers.mm.reached import Reached
 from trimreg.solvers.problem import Problem
-from trimreg.solvers.reached import Reached
 
 N, P, H = 60, 6, 2
 

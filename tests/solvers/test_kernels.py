@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trimreg.solvers.kernels import add_rows, best_swaps, coordinate_descent
+from trimreg.solvers.mm.kernels import add_rows, best_swaps, coordinate_descent
 
 
 @pytest.mark.parametrize("level", [0.3, np.inf])

@@ -7,10 +7,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from trimreg import L1, MCP, SCAD, TrimmedL1, diagnostics, solve
-from trimreg.solvers import EFFORTS, get_solver, mm, run
-from trimreg.solvers.homotopy import homotopy
-from trimreg.solvers.path import rising_alpha
-from trimreg.solvers.workingset import WorkingSetSolver
+from trimreg.solvers import EFFORTS, get_solver, run
+from trimreg.solvers.mm.homotopy import homotopy
+from trimreg.solvers.mm.rising import rising_alpha
+from trimreg.solvers.mm.solver import solver as mm
+from trimreg.solvers.mm.workingset import WorkingSetSolver
 
 
 def test_the_registry_knows_its_options():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trimreg import TrimmedL1
-from trimreg.solvers.polish import SoftSearch
-from trimreg.solvers.workingset import WorkingSetSolver
+from trimreg.solvers.mm.workingset import WorkingSetSolver
+from trimreg.solvers.search.soft import SoftSearch
 
 
 def least(gram, target, linear, i, level):

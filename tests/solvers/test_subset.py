@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from trimreg import TrimmedL1, diagnostics, solve
-from trimreg.solvers.exchange import descend, kick
-from trimreg.solvers.subset import SubsetSearch
-from trimreg.solvers.workingset import WorkingSetSolver
+from trimreg.solvers.mm.workingset import WorkingSetSolver
+from trimreg.solvers.search.exchange import descend, kick
+from trimreg.solvers.search.subset import SubsetSearch
 
 P = 15
 FACTOR = np.ones(P)

@@ -8,7 +8,7 @@ import pytest
 from trimreg.penalties import TrimmedL1
 from trimreg.penalties.base import largest_violation
 from trimreg.solvers import surface as module
-from trimreg.solvers.pool import FixedPool
+from trimreg.solvers.gram import FixedPool
 from trimreg.solvers.surface import Cell, _distinct, surface
 
 HS, ALPHAS = [0, 1, 2, 4], [0.02, 0.5, 0.1, 1e6]

@@ -14,8 +14,8 @@ from trimreg.designs import as_design
 from trimreg.losses import Loss
 from trimreg.penalties import subgradient_residual
 from trimreg.solvers import Problem
-from trimreg.solvers.kernels import coordinate_descent
-from trimreg.solvers.workingset import GramSolver, WorkingSetSolver, minimize_block, newton_on_support
+from trimreg.solvers.mm.kernels import coordinate_descent
+from trimreg.solvers.mm.workingset import GramSolver, WorkingSetSolver, minimize_block, newton_on_support
 
 
 class Logistic(Loss):

@@ -7,8 +7,8 @@ for the picture, and a number of replicates.
 import sys
 from pathlib import Path
 
-from trimreg.experiments.diamond import recovery
-from trimreg.experiments.figs import TITLES, draw_tables
+from trimreg_reproduction.graphs.diamond import recovery
+from trimreg_reproduction.graphs.figure import TITLES, draw_tables
 
 HERE = Path(__file__).resolve().parent
 

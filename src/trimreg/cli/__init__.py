@@ -6,12 +6,13 @@ One module a command; heavy packages are imported when a command runs, so that `
 from __future__ import annotations
 
 import sys
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
 
 from .. import __version__
-from . import demo, fit, graph, path, predict, reproduce
+from . import demo, fit, graph, path, predict
 
 app = typer.Typer(
     name="trimreg",
@@ -56,9 +57,9 @@ app.command()(fit.fit)
 app.command()(predict.predict)
 app.command()(path.path)
 app.command()(graph.graph)
-app.command()(reproduce.reproduce)
-app.command()(reproduce.report)
 app.command()(demo.demo)
+for _command in entry_points(group="trimreg.commands"):  # reproduce, report: a package beside this one
+    app.command()(_command.load())
 
 
 def main() -> None:

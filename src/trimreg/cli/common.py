@@ -238,7 +238,7 @@ def check_choice(option: str, value, allowed) -> None:
 
 def check_outputs(**files) -> None:
     """:class:`BadInput` unless all files, by the name of their option, can be written. Before any work."""
-    from ..experiments.files import write_atomically
+    from .._files import write_atomically
 
     taken: dict[Path, str] = {}
     for option, file in files.items():
@@ -269,7 +269,7 @@ def check_matplotlib(option: str) -> None:
 
 def write_text(path, text: str) -> None:
     """Write a whole file or none, and say so."""
-    from ..experiments.files import write_atomically
+    from .._files import write_atomically
 
     say(f"wrote {write_atomically(path, text.encode())}")
 
@@ -323,7 +323,7 @@ def write_picture(figure, path) -> None:
     """Save a matplotlib figure in the format that the name of the file says."""
     import io
 
-    from ..experiments.files import write_atomically
+    from .._files import write_atomically
 
     kind = Path(path).suffix.lower().lstrip(".")
     # Without date and version the same picture is the same file.

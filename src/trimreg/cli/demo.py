@@ -35,8 +35,8 @@ def demo(
 
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
-    from ..experiments import demo as experiment
-    from ..experiments import demo_pictures
+    from ..reports import demo as experiment
+    from ..reports import demo_pictures
 
     with exit_codes(experiment.BadInput):
         experiment.check_arguments(h, seed)

@@ -205,7 +205,7 @@ def scores(loss, eta, y, classes=None) -> dict:
 
 def certificate(model, X, y) -> dict:
     """What is known of the solution: what the solver says, and checks made again from the data."""
-    from ..experiments.modelreport import diagnostics
+    from ..reports.model import diagnostics
 
     result = model.result_
     checks = {row["check"]: row["value"] for row in diagnostics(model, X, y)}

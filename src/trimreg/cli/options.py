@@ -81,7 +81,8 @@ def check_report() -> None:
 
 def model_report(page, model, X, data, content, file=None) -> None:
     """The page of a fitted model."""
-    from ..experiments.report import write_model_report
+    from trimreg_reproduction.report import write_model_report
+
     from .fit import NAMES
 
     where = {"train": "rows fitted", "test": "rows set aside"}
@@ -110,7 +111,7 @@ def model_report(page, model, X, data, content, file=None) -> None:
 
 def graph_report(page, model, X, file, notes) -> None:
     """The page of a graph."""
-    from ..experiments.report import write_model_report
+    from trimreg_reproduction.report import write_model_report
 
     write_model_report(model, page, X=X, data=Path(file).name, notes=notes, command=command_line())
     say(f"wrote {page}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import scipy.sparse as sp
 
 from .base import Design, ScaledMatrix
-from .constant import WithConstant
+from .convert import adopt
 from .dense import DenseDesign
-from .foreign import adopt
-from .outputs import MultiOutput
 from .sparse import SparseDesign
+from .wrappers.constant import WithConstant
+from .wrappers.outputs import MultiOutput
 
 __all__ = [
     "DenseDesign",

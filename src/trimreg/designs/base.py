@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .block import ColumnBlock
+from .wrappers.block import ColumnBlock
 
 
 class Design(Protocol):
@@ -144,8 +144,9 @@ class ScaledMatrix:
         return self.gram(W, d, W), self.weighted_sums(W, d)
 
     def compressed(self, y, d):
-        """A design and a target of few rows with the same least squares: :mod:`trimreg.designs.compress`."""
-        from .compress import few_rows
+        """A design and a target of few rows with the same least squares:
+        :mod:`trimreg.designs.wrappers.compression`."""
+        from .wrappers.compression import few_rows
 
         every = np.arange(self.shape[1])
         return few_rows(self.gram(every, d, every), self.rmatvec((d * y.T).T), y, d, source=self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from .base import Moments, ScaledMatrix
-from .block import weighted_gram
+from .wrappers.block import weighted_gram
 
 _BLOCK_ELEMENTS = 1 << 17  # blocks of a pass that makes temporaries: 1 MiB in float64, so they stay in cache
 

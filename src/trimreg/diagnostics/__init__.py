@@ -6,27 +6,23 @@ setting of the problem, and share nothing with the solvers but the losses and th
 
 from __future__ import annotations
 
-from ._worst import WorstCase
-from .conditions import dual_feasibility, incoherence
-from .exact_penalty import exact_penalty_alpha
-from .graphical import GraphCertificate, certify_graph
-from .graphical_swap import EdgeSwap, best_edge_swap
-from .local_minimum import LocalMinimumCheck, is_local_minimum
-from .stationary import stationarity
-from .swap import Swap, best_swap
+from .._lazy import lazy
 
-__all__ = [
-    "EdgeSwap",
-    "GraphCertificate",
-    "LocalMinimumCheck",
-    "Swap",
-    "WorstCase",
-    "best_edge_swap",
-    "best_swap",
-    "certify_graph",
-    "dual_feasibility",
-    "exact_penalty_alpha",
-    "incoherence",
-    "is_local_minimum",
-    "stationarity",
-]
+_WHERE = {
+    "EdgeSwap": "..graphs.diagnostics.swap",
+    "GraphCertificate": "..graphs.diagnostics.certificate",
+    "LocalMinimumCheck": ".local_minimum",
+    "Swap": ".swap",
+    "WorstCase": "._worst",
+    "best_edge_swap": "..graphs.diagnostics.swap",
+    "best_swap": ".swap",
+    "certify_graph": "..graphs.diagnostics.certificate",
+    "dual_feasibility": ".conditions",
+    "exact_penalty_alpha": ".exact_penalty",
+    "incoherence": ".conditions",
+    "is_local_minimum": ".local_minimum",
+    "stationarity": ".stationary",
+}
+
+__all__ = sorted(_WHERE)
+__getattr__, __dir__ = lazy(__name__, _WHERE)

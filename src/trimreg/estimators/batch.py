@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..designs.foreign import to_host
+from ..designs.convert import to_host
 from ..losses import get_loss
 from ..penalties import TrimmedL1, count_from, subgradient_residual
 from ..penalties.simplex import distances_to_optimal_weights, project_rows
 from ..solvers import Step
-from ..solvers.batched import Terms, descend
-from ..solvers.batches import LOSSES, GramBatch, SampleBatch, namespace, on_host, to_numpy
+from ..solvers.first_order.arrays import LOSSES, GramBatch, SampleBatch, namespace, on_host, to_numpy
+from ..solvers.first_order.batch import Terms, descend
 from . import validation as check
-from .batchinput import BatchData, as_batch, moments
+from .batch_input import BatchData, as_batch, moments
 from .task import prepare
 
 FORMS = ("auto", "samples", "gram")
@@ -106,7 +106,8 @@ def solve_batch(
     Tensors of PyTorch on a GPU are solved there: many problems then cost little more than one. On a CPU a
     batch is about three times as fast as ``solve`` in a loop where a problem is of (160, 256), and more where
     it is smaller (``python -m benchmarks batched``). It is not the fastest way there: the compiled loop
-    ``trimreg.experiments.gramkernels.first_order`` skips the zeros of a sparse theta, and ``solver="mm"`` of
+    ``trimreg_reproduction.linear.gramkernels.first_order`` skips the zeros of a sparse theta, and
+    ``solver="mm"`` of
     :func:`trimreg.solve` needs far fewer steps.
 
     Parameters

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array, validate_data
 
-from ..designs.foreign import adopt, feature_names, is_far, is_readable, to_host
+from ..designs.convert import adopt, feature_names, is_far, is_readable, to_host
 from ..solvers import SolverSpec
 
 
@@ -74,7 +74,7 @@ def check_matrix(X):
     """``X`` as a float matrix that shares memory with the user's where it can.
 
     A matrix that is not in memory stays where it is: it comes back as a
-    :class:`~trimreg.designs.foreign.Foreign`, and the first pass of its design looks for NaN and inf.
+    :class:`~trimreg.designs.convert.Foreign`, and the first pass of its design looks for NaN and inf.
     """
     foreign = adopt(X)
     if foreign is not None:
@@ -124,7 +124,7 @@ def check_near(X, what: str, instead: str):
     Examples
     --------
     >>> import numpy as np
-    >>> from trimreg.designs.rows import ArrayRows
+    >>> from trimreg.designs.far.rows import ArrayRows
     >>> from trimreg.estimators.validation import check_near
     >>> check_near(ArrayRows(np.eye(2), block_rows=1), "n_outliers", "leave it at 0")
     Traceback (most recent call last):

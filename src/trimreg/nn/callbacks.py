@@ -13,10 +13,10 @@ import numbers
 import torch
 from torch import nn
 
-from .hook import inside
-from .penalty import TrimmedGroupL1
-from .resolve import unwrapped
-from .schedules import Ramp
+from .penalty.hook import inside
+from .penalty.penalty import TrimmedGroupL1
+from .penalty.resolve import unwrapped
+from .penalty.schedules import Ramp
 
 
 class Pruning:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from .comparison import coefficients
-from .curves import convergence
-from .graphpath import path, precision_recall
-from .networks import network
-from .paths import coefficient_path
-from .selection import coefficient_path_over_h, score_surface, stability_path
-from .style import PALETTE, spread
+from .._lazy import lazy
 
-__all__ = [
-    "PALETTE",
-    "coefficient_path",
-    "coefficient_path_over_h",
-    "coefficients",
-    "convergence",
-    "network",
-    "path",
-    "precision_recall",
-    "score_surface",
-    "spread",
-    "stability_path",
-]
+_WHERE = {
+    "PALETTE": ".style",
+    "coefficient_path": ".paths",
+    "coefficient_path_over_h": ".selection",
+    "coefficients": ".comparison",
+    "convergence": ".curves",
+    "network": "..graphs.plots.network",
+    "path": "..graphs.plots.path",
+    "precision_recall": "..graphs.plots.path",
+    "score_surface": ".selection",
+    "spread": ".style",
+    "stability_path": ".selection",
+}
+
+__all__ = sorted(_WHERE)
+__getattr__, __dir__ = lazy(__name__, _WHERE)

@@ -1,45 +1,35 @@
 """Choosing how many coefficients to keep, and how strongly to penalize the rest.
 
-The names are imported when they are first asked for: add a line to ``_WHERE`` to add one. A name must not be
-that of a module of this room, which would hide it.
+A name must not be that of a module of this room, which would hide it.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+from .._lazy import lazy
 
 _WHERE = {
-    "Bootstrap": "bootstrap",
-    "CRITERIA": "criteria",
-    "criterion_value": "criteria",
-    "gaussian_deviance": "criteria",
-    "alpha_grid": "grid",
-    "auto_hs": "grid",
-    "check_alphas": "grid",
-    "check_hs": "grid",
-    "choose": "rules",
-    "ebic": "graphcriteria",
-    "error_bound": "errorbounds",
-    "graph_criterion": "graphcriteria",
-    "GraphicalPath": "graphpath",
-    "graphical_path": "graphpath",
-    "MEstimatorCV": "crossval",
-    "StabilitySelection": "stability",
-    "TrimmedGraphicalLassoCV": "graphical",
-    "TrimmedLassoCV": "crossval",
-    "TrimmedLogisticRegressionCV": "crossval",
-    "TrimmedPath": "path",
-    "trimmed_path": "path",
+    "Bootstrap": ".bootstrap",
+    "CRITERIA": ".criteria",
+    "criterion_value": ".criteria",
+    "gaussian_deviance": ".criteria",
+    "alpha_grid": ".grid",
+    "auto_hs": ".grid",
+    "check_alphas": ".grid",
+    "check_hs": ".grid",
+    "choose": ".rules",
+    "ebic": "..graphs.selection.criteria",
+    "error_bound": ".errorbounds",
+    "graph_criterion": "..graphs.selection.criteria",
+    "GraphicalPath": "..graphs.selection.path",
+    "graphical_path": "..graphs.selection.path",
+    "MEstimatorCV": ".crossval",
+    "StabilitySelection": ".stability",
+    "TrimmedGraphicalLassoCV": "..graphs.selection.search",
+    "TrimmedLassoCV": ".crossval",
+    "TrimmedLogisticRegressionCV": ".crossval",
+    "TrimmedPath": ".path",
+    "trimmed_path": ".path",
 }
 
 __all__ = sorted(_WHERE)
-
-
-def __getattr__(name):
-    if name in _WHERE:
-        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return __all__
+__getattr__, __dir__ = lazy(__name__, _WHERE)

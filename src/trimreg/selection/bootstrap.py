@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from ..designs.foreign import tied, to_host
+from ..designs.convert import tied, to_host
 from ..estimators import validation as check
 from ..estimators.summary import Summary
 from .progress import parallel

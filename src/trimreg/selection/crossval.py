@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..estimators.linear import Regressor
-from ..estimators.logistic import TrimmedLogisticRegression, centred
+from ..estimators.models.base import Regressor
+from ..estimators.models.logistic import TrimmedLogisticRegression, centred
 from ..losses import LOSSES, get_loss
-from .surfacecv import SurfaceCV
+from .search import SurfaceCV
 
 _PARAMETERS = """
     hs : "auto", or sequence of int or fractions, default="auto"

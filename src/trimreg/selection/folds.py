@@ -19,10 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..designs import as_design
-from ..designs.foreign import is_foreign
+from ..designs.convert import is_foreign
 from ..estimators.task import Task, prepare
 from ..losses import get_loss
-from ..solvers.pool import FixedPool
+from ..solvers.gram import FixedPool
 from .path import cells
 
 _COPIED = 1 << 26  # bytes of X up to which a fold has its own copy of the training rows

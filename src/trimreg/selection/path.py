@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..designs.foreign import to_host
+from ..designs.convert import to_host
 from ..estimators import validation as check
 from ..estimators.task import Task, prepare
 from ..penalties import TrimmedL1
 from ..solvers import EFFORTS, SolverResult
-from ..solvers.compressed import compress, pays
+from ..solvers.few_rows import compress, pays
+from ..solvers.mm.workingset import WorkingSetSolver
 from ..solvers.surface import surface
-from ..solvers.workingset import WorkingSetSolver
 from .grid import alpha_grid, check_alphas, check_hs
 from .progress import progress
 

@@ -8,10 +8,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_array, column_or_1d, has_fit_parameter, validate_data
 
-from ..designs.foreign import is_far, to_host
+from ..designs.convert import is_far, to_host
 from ..estimators import TrimmedLasso
 from ..estimators import validation as check
-from ..estimators.linear import LinearEstimator
+from ..estimators.models.base import LinearEstimator
 
 
 def checked_data(holder, estimator, X, y):

@@ -8,13 +8,11 @@ from importlib import import_module
 
 from .driver import Outcome, Step, run
 from .problem import Problem
-from .result import GraphicalResult, SolverResult
+from .result import SolverResult
 
 __all__ = [
     "EFFORTS",
-    "GRAPHICAL_SOLVERS",
     "SOLVERS",
-    "GraphicalResult",
     "Outcome",
     "Problem",
     "SolverResult",
@@ -39,9 +37,9 @@ class SolverSpec:
 
     def iterate(self, problem, theta0, **options):
         """The solver's generator of steps; least squares on far data are solved on few rows first."""
-        from . import compressed
+        from . import few_rows as compressed
 
-        solver = import_module(f"{__name__}.{self.module}")
+        solver = import_module(self.module)
         if compressed.pays(problem):
             return compressed.iterate(solver, problem, theta0, options, "w0" in self.options)
         return solver.iterate(problem, theta0, **options)
@@ -54,18 +52,35 @@ _BCD_OPTIONS = ("w0", "eta", "tau", "record_stationarity")
 SOLVERS = {
     spec.name: spec
     for spec in (
-        SolverSpec("mm", "mm", 1000, False, True, ("effort",), {"effort": EFFORTS}),
-        SolverSpec("bcd", "bcd", 20_000, True, True, _BCD_OPTIONS, {"record_stationarity": _FLAG}),
-        SolverSpec("dc", "dc", 20_000, True, True, ("eta", "ties"), {"ties": ("plain", "aware")}),
-        SolverSpec("prox", "prox", 20_000, False, True, ("eta", "accelerate"), {"accelerate": _FLAG}),
+        SolverSpec("mm", f"{__name__}.mm.solver", 1000, False, True, ("effort",), {"effort": EFFORTS}),
+        SolverSpec(
+            "bcd",
+            f"{__name__}.first_order.bcd",
+            20_000,
+            True,
+            True,
+            _BCD_OPTIONS,
+            {"record_stationarity": _FLAG},
+        ),
+        SolverSpec(
+            "dc",
+            f"{__name__}.first_order.dc",
+            20_000,
+            True,
+            True,
+            ("eta", "ties"),
+            {"ties": ("plain", "aware")},
+        ),
+        SolverSpec(
+            "prox",
+            f"{__name__}.first_order.prox",
+            20_000,
+            False,
+            True,
+            ("eta", "accelerate"),
+            {"accelerate": _FLAG},
+        ),
     )
-}
-
-#: The solvers of graphical models: the default one is their own, the first-order ones are those above.
-GRAPHICAL_SOLVERS = SOLVERS | {
-    "mm": SolverSpec("mm", "graphical", 5000, False, False, ("effort", "start"), {"effort": EFFORTS}),
-    # No acceleration: a point beyond the last two steps need not be positive definite.
-    "prox": SolverSpec("prox", "prox", 20_000, False, False, ("eta",)),
 }
 
 

@@ -21,12 +21,12 @@ import numpy as np
 
 from ..penalties.base import largest_violation
 from .driver import Step
-from .exchange import descend, kick
-from .homotopy import homotopy
-from .mm import EFFORTS, improve_on_model, settle, weights_at
-from .polish import SoftSearch
-from .subset import SubsetSearch
-from .workingset import GramSolver, WorkingSetSolver
+from .mm.homotopy import homotopy
+from .mm.solver import EFFORTS, improve_on_model, settle, weights_at
+from .mm.workingset import GramSolver, WorkingSetSolver
+from .search.exchange import descend, kick
+from .search.soft import SoftSearch
+from .search.subset import SubsetSearch
 
 _ALL_COLUMNS = 3000  # up to this many columns the whole Gram matrix is formed
 _KICKS = 1  # out of the basin of a best subset that is a rival at the largest alpha

@@ -1,0 +1,225 @@
+"""Matrices in files of plain numbers: ``.npy``, and what a :class:`numpy.memmap` maps.
+
+A map would be the shorter way to read them, but the pages that it has read count as memory of the process for
+as long as nobody else wants them. So the numbers are read into two small buffers, in turn.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+
+def storage_dtype(dtype, name: str) -> np.dtype:
+    """The dtype that numbers of ``dtype`` are handed on in: float32 stays, other real numbers become float64.
+
+    Examples
+    --------
+    >>> from trimreg.designs.far.npy import storage_dtype
+    >>> print(storage_dtype(">f4", "X.npy"), storage_dtype("int16", "X.npy"))
+    float32 float64
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "fiub":
+        raise TypeError(f"{name} holds {dtype}; X must be real numbers")
+    return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize == 4 else np.dtype(float)
+
+
+def check_shape(shape, name: str) -> None:
+    """Refuse what is no matrix, or has nothing in it."""
+    if len(shape) != 2:
+        raise ValueError(
+            f"{name} holds an array of {len(shape)} dimensions; X must have 2, samples by features"
+        )
+    if 0 in shape:
+        raise ValueError(f"{name} holds a matrix of shape {tuple(shape)}: nothing to fit")
+
+
+def stamp(path) -> tuple:
+    """What changes when a file is replaced or written to: size, time of writing, number of the file."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: there is no such file (any more)") from None
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+def check_unchanged(path, before: tuple, now: tuple | None = None) -> None:
+    """Refuse a file that is not what it was when the matrix was opened. Stamps begin with the size."""
+    now = stamp(path) if now is None else now
+    if now != before:
+        how = f"it had {before[0]} bytes, now {now[0]}" if now[0] != before[0] else "it was written to"
+        raise ValueError(f"{path} has changed since it was opened ({how}); make a new OnDisk of it")
+
+
+def npy_file(path: str, block_bytes: int) -> NumberFile:
+    """The matrix in a ``.npy`` file, whole or refused."""
+    before = stamp(path)
+    with open(path, "rb") as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            header = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }.get(version)
+            if header is None:
+                raise ValueError(f"version {version} of the format is of arrays with named fields")
+            shape, fortran, dtype = header(file)
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{path} cannot be read as .npy: {error}") from error
+        offset = file.tell()
+    storage_dtype(dtype, path)
+    check_shape(shape, path)
+    needed = offset + prod(shape) * dtype.itemsize
+    if before[0] < needed:
+        raise ValueError(
+            f"{path} is truncated: {shape[0]} x {shape[1]} {dtype} take {needed} bytes, "
+            f"the file has {before[0]}"
+        )
+    strides = (
+        np.cumprod([dtype.itemsize, shape[0]]) if fortran else [shape[1] * dtype.itemsize, dtype.itemsize]
+    )
+    return NumberFile(path, offset, shape, tuple(map(int, strides)), dtype, block_bytes, before)
+
+
+def mapped_file(X: np.ndarray, block_bytes: int) -> NumberFile:
+    """The part of a file that a :class:`numpy.memmap`, or a view of one, stands for.
+
+    ``X.offset`` is that of the whole map, also in a view, so the place is found from the addresses.
+    """
+    root = X
+    while not (isinstance(root, np.memmap) and root._mmap is not None):
+        root = getattr(root, "base", None)
+        if root is None:
+            raise TypeError("X is an array in memory, no view of a numpy.memmap; fit on it directly")
+    if root.filename is None:
+        raise ValueError("X is a numpy.memmap without a file name; OnDisk reads files by their path")
+    path = os.path.abspath(root.filename)
+    if root.mode == "c":
+        raise ValueError(f"X maps {path} in mode 'c', so the file does not hold its changes; save X first")
+    storage_dtype(X.dtype, path)
+    check_shape(X.shape, path)
+    if root.mode != "r":
+        root.flush()
+    start = np.frombuffer(root._mmap, dtype=np.uint8).__array_interface__["data"][0]
+    mapped_from = root.offset - root.offset % mmap.ALLOCATIONGRANULARITY
+    offset = mapped_from + X.__array_interface__["data"][0] - start
+    strides = tuple(
+        stride if length > 1 else 0 for stride, length in zip(X.strides, X.shape, strict=True)
+    )  # of a single row or column any stride may be said
+    n, p = X.shape
+    item = X.dtype.itemsize
+    if p == 1 or strides[1] == item:
+        strides = (strides[0] if n > 1 else p * item, item)
+    elif n == 1 or strides[0] == item:
+        strides = (item, strides[1])
+    if strides[0] < item or strides[1] < item or item not in strides:
+        raise ValueError(
+            f"X is a view of {path} that skips both rows and columns, or goes backwards: it cannot be read "
+            "by rows. Give the whole map, or save the part as .npy"
+        )
+    return NumberFile(path, offset, X.shape, strides, X.dtype, block_bytes, None)
+
+
+@dataclass(frozen=True)
+class NumberFile:
+    """A matrix in a file: row i, column j at byte ``offset + i strides[0] + j strides[1]``.
+
+    One of the strides is that of a single number. Files are opened for a pass and closed at its end, so
+    nothing stays open, and the object is its path when it is pickled.
+    """
+
+    path: str
+    offset: int
+    shape: tuple[int, int]
+    strides: tuple[int, int]
+    stored: np.dtype
+    block_bytes: int
+    before: tuple | None = None  # the stamp; none for maps, whose pages are written back at any time
+    names = None
+    advice = ""
+
+    @property
+    def dtype(self):
+        return storage_dtype(self.stored, self.path)
+
+    @property
+    def by_columns(self) -> bool:
+        return self.strides[1] != self.stored.itemsize
+
+    def step(self, p: int) -> int:
+        """How many rows of p columns are a block."""
+        row = p * self.stored.itemsize if self.by_columns else self.strides[0]
+        return min(self.shape[0], max(1, self.block_bytes // max(row, p * self.dtype.itemsize)))
+
+    @property
+    def live_bytes(self) -> int:
+        row = self.shape[1] * self.stored.itemsize if self.by_columns else self.strides[0]
+        converted = 0 if self.stored == self.dtype else self.shape[1] * self.dtype.itemsize
+        return 2 * self.step(self.shape[1]) * (row + converted)
+
+    def share(self, columns) -> float:
+        """The part of the file that is read for these columns: all of it where it goes by rows."""
+        return len(columns) / self.shape[1] if self.by_columns else 1
+
+    def check(self) -> None:
+        """Refuse a file that is gone, has changed or has become too short."""
+        if self.before is not None:
+            check_unchanged(self.path, self.before)
+        n, p = self.shape
+        needed = self.offset + (n - 1) * self.strides[0] + (p - 1) * self.strides[1] + self.stored.itemsize
+        size = stamp(self.path)[0]
+        if size < needed:
+            raise ValueError(
+                f"{self.path} has become too short: {needed} bytes were mapped, the file has {size}"
+            )
+
+    def blocks(self, columns=None):
+        """The blocks of rows in order, of all columns or of some, in two buffers that take turns."""
+        self.check()
+        read = self._read_columns if self.by_columns else self._read_rows
+        every = np.arange(self.shape[1]) if columns is None else columns
+        step = self.step(len(every))
+        with open(self.path, "rb", buffering=0) as file:
+            if not self.by_columns and hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            width = len(every) * self.stored.itemsize
+            size = (
+                step * width
+                if self.by_columns
+                else (step - 1) * self.strides[0] + self.shape[1] * self.stored.itemsize
+            )
+            buffers = [np.empty(size, dtype=np.uint8) for _ in range(2)]
+            for turn, start in enumerate(range(0, self.shape[0], step)):
+                rows = min(step, self.shape[0] - start)
+                block = read(file, buffers[turn % 2], start, rows, every)
+                if columns is not None and not self.by_columns:
+                    block = np.take(block, columns, axis=1)
+                yield block.astype(self.dtype, copy=False)
+
+    def _read_rows(self, file, buffer, start, rows, _):
+        p, item = self.shape[1], self.stored.itemsize
+        self._fill(file, buffer[: (rows - 1) * self.strides[0] + p * item], start * self.strides[0])
+        return np.ndarray((rows, p), self.stored, buffer=buffer, strides=self.strides)
+
+    def _read_columns(self, file, buffer, start, rows, columns):
+        item = self.stored.itemsize
+        block = buffer[: len(columns) * rows * item].view(self.stored).reshape(len(columns), rows)
+        for part, column in zip(block, columns, strict=True):
+            self._fill(file, part.view(np.uint8), start * item + int(column) * self.strides[1])
+        return block.T
+
+    def _fill(self, file, buffer, position):
+        """Read until the buffer is full: a single read may come back short."""
+        file.seek(self.offset + position)
+        view, done = memoryview(buffer), 0
+        while done < len(view):
+            count = file.readinto(view[done:])
+            if not count:
+                size = os.fstat(file.fileno()).st_size
+                raise ValueError(f"{self.path} became shorter while it was read: it now has {size} bytes")
+            done += count

@@ -1,0 +1,1 @@
+"""Dense matrices held by PyTorch, on any device."""

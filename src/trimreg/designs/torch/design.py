@@ -1,0 +1,251 @@
+"""A design over a tensor: X stays on its device, only vectors and small Gram matrices come to the host.
+
+float32, bfloat16 and float16 are ways to store X; sums are float64 (:mod:`trimreg.designs.torch.kernels`), so
+that certificates mean the same as for an array in memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..base import Moments, ScaledMatrix
+from ..wrappers.block import ColumnBlock
+from ..wrappers.compression import few_rows
+from . import kernels
+from .matrix import TorchMatrix, gathered, loaded, refuse_no_numbers, told
+
+__all__ = ["TorchDesign", "TorchMatrix"]
+
+_SMALL = 1 << 17  # restrictions with fewer numbers go to the host, where a product costs no launch
+_WIDE_BYTES = 1 << 30  # restrictions up to this size are kept in float64: they are read many times
+_PILOT_ROWS = 256  # their means are what moments are taken about in the first pass
+
+
+class TorchDesign(ScaledMatrix):
+    """A design over a tensor, with the meaning of a dense one.
+
+    A *pass* reads all of X; what is asked of few columns gathers these alone and is none.
+
+    Attributes
+    ----------
+    precision : float
+        The rounding of products: that of float64, whatever X is stored in, but for devices that know float32
+        at the most (Apple's). There tolerances below about 1e-5 are not reached.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from trimreg.designs.torch.design import TorchDesign
+    >>> X = torch.tensor([[1.0, 2.0], [3.0, 2.0]], dtype=torch.bfloat16)
+    >>> design = TorchDesign(X, np.array([0.5, 0.5]), center=True, scale=True)
+    >>> design.matvec(np.array([1.0, 1.0]))  # the constant column takes no part
+    array([-1.,  1.])
+    >>> design.passes
+    2
+    """
+
+    near = False
+
+    def __init__(self, X, weights, *, center=False, scale=False):
+        matrix = X if isinstance(X, TorchMatrix) else TorchMatrix(X)
+        super().__init__(matrix, weights, center=center, scale=scale)
+
+    @property
+    def passes(self) -> int:
+        return self.X.passes
+
+    @property
+    def precision(self) -> float:
+        return float(loaded().finfo(self.X.arithmetic).eps)
+
+    # -- the first pass -----------------------------------------------------------------------------------
+
+    @told
+    def _moments(self, weights, center):
+        X, d = self.X, self.X.vector(weights)
+        pilot = X.vector(np.zeros(self.shape[1]))
+        if center:
+            # About a mean of a few rows nothing cancels, unless they say little of the others.
+            some = X.tensor[:: max(1, self.shape[0] // _PILOT_ROWS)][:_PILOT_ROWS]
+            pilot = some.to(X.arithmetic).mean(dim=0).to(pilot).nan_to_num_(0.0, 0.0, 0.0)
+        X.passes += 1
+        first, square = (part.cpu().numpy() for part in kernels.moments(X.tensor, d, pilot))
+        odd = np.flatnonzero(~(np.isfinite(first) & np.isfinite(square)))
+        if odd.size:  # or numbers whose squares overflow
+            refuse_no_numbers(X.tensor, X.index(odd))
+        mean = pilot.cpu().numpy() + first / weights.sum() if center else np.zeros(self.shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            variance = square - first**2 if center else square
+            unsafe = ~(variance > 1e-4 * square) | (square < 1e-290) | ~np.isfinite(square)
+        deviation = np.sqrt(np.where(unsafe, 0.0, variance))
+        redo = np.flatnonzero(unsafe)
+        mean[redo], deviation[redo] = self._deviations(weights, mean[redo], redo, refine=center)
+        return Moments(mean, deviation)
+
+    def _deviations(self, weights, mean, which, refine=False):
+        """Means and root mean square deviations of the columns ``which``, about ``mean`` or one refined.
+
+        The rounding of a mean would else pass for the deviation of a constant column.
+        """
+        X, d = self.X, self.X.vector(weights).to(self.X.tensor.device, self.X.arithmetic)
+        deviation, mean = np.empty(which.size), np.array(mean)
+        step = max(1, (4 << 20) // self.shape[0])
+        for start in range(0, which.size, step):
+            part = slice(start, start + step)
+            centre = X.vector(mean[part]).to(d)
+            spread = X.taken(X.index(which[part])) - centre
+            if refine:
+                better = centre + (d @ spread) / d.sum()
+                spread -= better - centre
+                mean[part] = better.cpu().numpy()
+            largest = spread.abs().amax(dim=0)
+            spread /= largest.where(largest > 0, 1.0)
+            deviation[part] = (largest * (d @ spread.square_()).sqrt()).cpu().numpy()
+        return mean, deviation
+
+    @told
+    def _weighted_norms(self, d):
+        offset = np.zeros(self.shape[1]) if self.offset is None else self.offset
+        self.X.passes += 1
+        square = kernels.moments(self.X.tensor, self.X.vector(d), self.X.vector(offset))[1].cpu().numpy()
+        unsafe = (square < 1e-290) | ~np.isfinite(square)
+        norms = np.sqrt(np.where(unsafe, 0.0, square))
+        redo = np.flatnonzero(unsafe & (self.inverse_scale > 0))
+        norms[redo] = self._deviations(d, offset[redo], redo)[1]
+        return norms * self.inverse_scale
+
+    # -- products -----------------------------------------------------------------------------------------
+
+    @told
+    def _product(self, u):
+        return self.X.times(u)
+
+    @told
+    def _transposed_product(self, r):
+        self.X.passes += 1
+        return kernels.transposed_product(self.X.tensor, self.X.vector(r)).cpu().numpy()
+
+    @told
+    def columns(self, W):
+        taken = _Scaled(self, W)
+        out = np.empty((self.shape[0], len(W)))
+        for rows, Z in taken.blocks():
+            out[rows] = Z.cpu().numpy()
+        return out
+
+    @told
+    def _sums(self, W, d):
+        index, d = self.X.index(W), self.X.vector(d)
+        total = d.new_zeros(len(W))
+        for rows in kernels.row_blocks(self.X.tensor, len(W)) if len(W) else ():
+            part = self.X.taken(index, rows)
+            total += (d[rows].to(part) @ part).to(total)
+        return total.cpu().numpy() * self.inverse_scale[W]
+
+    # -- Gram matrices ------------------------------------------------------------------------------------
+
+    @told
+    def gram(self, rows, d, cols):
+        if rows is None:
+            return self._every_gram(d, cols)
+        if rows is cols or np.array_equal(rows, cols):
+            return self.gram_and_sums(cols, d)[0]
+        d = self.X.vector(d)
+        left, right = _Scaled(self, rows), _Scaled(self, cols)
+        total = d.new_zeros((len(rows), len(cols)))
+        for part in kernels.row_blocks(self.X.tensor, len(rows) + len(cols)):
+            Z = right.of(part)
+            total += (left.of(part).t() @ (Z * d[part, None].to(Z))).to(total)
+        return total.cpu().numpy()
+
+    def _every_gram(self, d, cols):
+        X, d, taken = self.X, self.X.vector(d), _Scaled(self, cols)
+        total, sums = d.new_zeros((self.shape[1], len(cols))), d.new_zeros(len(cols))
+        X.passes += 1
+        for rows, block in kernels.converted(X.tensor):
+            right = taken.scaled(gathered(block, taken.index)) * d[rows, None].to(block)
+            total += (block.t() @ right).to(total)
+            sums += right.sum(dim=0).to(sums)
+        if self.offset is not None:
+            total -= X.vector(self.offset)[:, None] * sums
+        return (total * X.vector(self.inverse_scale)[:, None]).cpu().numpy()
+
+    @told
+    def gram_and_sums(self, W, d):
+        """``Z_W' diag(d) Z_W``, symmetric to the last bit, and ``Z_W' d``."""
+        d = self.X.vector(d)
+        gram, sums = d.new_zeros((len(W), len(W))), d.new_zeros(len(W))
+        for rows, Z in _Scaled(self, W).blocks():
+            weighted = Z * d[rows, None].to(Z)
+            sums += weighted.sum(dim=0).to(sums)
+            gram += (Z.t() @ weighted).to(gram)
+        return (0.5 * (gram + gram.mT)).cpu().numpy(), sums.cpu().numpy()
+
+    @told
+    def combination_moments(self, W, V, near, d):
+        """For ``C = Z_W V``: sums of ``d c^2``, and ``Z_near' diag(d) C`` with ``near`` positions in W."""
+        V, d, near = self.X.vector(V), self.X.vector(d), self.X.index(near)
+        square, product = d.new_zeros(V.shape[1]), d.new_zeros((len(near), V.shape[1]))
+        for rows, Z in _Scaled(self, W).blocks(V.shape[1]):
+            C = Z @ V.to(Z)
+            weighted = C * d[rows, None].to(Z)
+            square += (weighted * C).sum(dim=0).to(square)
+            product += (Z.index_select(1, near).t() @ weighted).to(product)
+        return square.cpu().numpy(), product.cpu().numpy()
+
+    @told
+    def compressed(self, y, d):
+        """A few rows with the same least squares; see :mod:`trimreg.designs.wrappers.compression`. One
+        pass."""
+        X, every = self.X, _Scaled(self, np.arange(self.shape[1]))
+        weights, target = X.vector(d), X.vector((d * y.T).T)
+        gram = weights.new_zeros((self.shape[1], self.shape[1]))
+        moment = weights.new_zeros((self.shape[1], *y.shape[1:]))
+        X.passes += 1
+        for rows, block in kernels.converted(X.tensor):
+            Z = every.scaled(block)
+            moment += (Z.t() @ target[rows].to(Z)).to(moment)
+            gram += (Z.t() @ (Z * weights[rows, None].to(Z))).to(gram)
+        gram = 0.5 * (gram + gram.mT)
+        return few_rows(gram.cpu().numpy(), moment.cpu().numpy(), y, d, source=self)
+
+    # -- parts of it --------------------------------------------------------------------------------------
+
+    @told
+    def restricted(self, W):
+        """These columns on the device, or on the host if they are few numbers."""
+        W = np.asarray(W, dtype=np.intp)
+        if self.shape[0] * W.size <= _SMALL:
+            return ColumnBlock(self.columns(W))
+        part = gathered(self.X.tensor, self.X.index(W))
+        if 8 * part.numel() <= _WIDE_BYTES:
+            part = part.to(self.X.arithmetic)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.X, other.shape, other.near = TorchMatrix(part), (self.shape[0], W.size), True
+        other.offset = None if self.offset is None else self.offset[W]
+        other.inverse_scale, other._deviation = self.inverse_scale[W], self._deviation[W]
+        return other
+
+
+class _Scaled:
+    """Some columns of a design as it means them, block by block, on the device."""
+
+    def __init__(self, design, W):
+        X = self.X = design.X
+        device, dtype = X.tensor.device, X.arithmetic
+        self.index = X.index(W)
+        self.offset = None if design.offset is None else X.vector(design.offset[W]).to(device, dtype)
+        self.scale = X.vector(design.inverse_scale[W]).to(device, dtype)
+
+    def scaled(self, block):
+        return block * self.scale if self.offset is None else (block - self.offset) * self.scale
+
+    def of(self, rows):
+        return self.scaled(self.X.taken(self.index, rows))
+
+    def blocks(self, more=0):
+        """Pairs of a slice of rows and these columns of them; ``more`` columns are made of each block."""
+        width = len(self.index) + more
+        return ((rows, self.of(rows)) for rows in (kernels.row_blocks(self.X.tensor, width) if width else ()))

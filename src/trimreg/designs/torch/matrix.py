@@ -1,0 +1,266 @@
+"""Tensors as an estimator is given them: what is accepted, and predictions with it.
+
+CuPy and JAX arrays come here by DLPack. Who hands over a tensor has loaded PyTorch: it is looked up, not
+imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import warnings
+
+import numpy as np
+
+from ..base import ScaledMatrix
+from ..dense import DenseDesign
+from . import kernels
+
+_FEW = 16  # a product with fewer than one in so many columns gathers them instead of reading all of X
+
+_STORAGE = ("float64", "float32", "bfloat16", "float16")
+_COUNTED = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
+
+
+def told(method):
+    """The method, with a ``MemoryError`` that says what X is where its device has no room left."""
+
+    @functools.wraps(method)
+    def wrapper(self, *args, **kwargs):
+        try:
+            return method(self, *args, **kwargs)
+        except loaded().OutOfMemoryError as error:
+            shortage = _shortage(getattr(self, "X", self), error)
+        # Outside of the handler: the error holds the frames that hold the tensors.
+        _forget_cache()
+        raise MemoryError(shortage)
+
+    return wrapper
+
+
+class TorchMatrix:
+    """A tensor that an estimator was given: what it is, predictions with it, and its design.
+
+    Parameters
+    ----------
+    X : torch.Tensor, or an array of another library that speaks DLPack (CuPy, JAX)
+        Of shape (n, p), dense, on any device. float64, float32, bfloat16 and float16 are used where they lie;
+        integers and booleans are copied to float64 (float32 on a device that has no more), and what has gaps
+        both ways is copied in its own type.
+        Gradients are not followed.
+
+    Attributes
+    ----------
+    passes : int
+        How often all of X has been read so far.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from trimreg.designs.torch.design import TorchMatrix
+    >>> X = TorchMatrix(torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.bfloat16))
+    >>> X
+    <tensor 2 x 2 bfloat16 on cpu>
+    >>> X.product([1.0, -1.0], intercept=0.5)
+    array([-0.5, -0.5])
+    """
+
+    def __init__(self, X):
+        tensor = _dense_tensor(X)
+        self.shape = tuple(tensor.shape)
+        self._note = ""
+        self.device = str(tensor.device)
+        self.storage = _name(tensor.dtype)
+        self.passes = 0
+        self.tensor = self._settled(tensor)
+        self.dtype = np.dtype(float if self.storage == "float64" else np.float32)
+
+    @told
+    def _settled(self, tensor):
+        """The tensor, copied where it has to be."""
+        if self.storage not in _STORAGE:
+            tensor = tensor.to(kernels.arithmetic(tensor))
+            self._note, self.storage = f" (a copy of {self.storage})", _name(tensor.dtype)
+        if 1 not in tensor.stride():
+            tensor, self._note = tensor.contiguous(), self._note or " (a copy without gaps)"
+        return tensor
+
+    def __repr__(self):
+        return f"<{self.describe()}>"
+
+    def describe(self) -> str:
+        """One line for messages."""
+        n, p = self.shape
+        return f"tensor {n} x {p} {self.storage} on {self.device}{self._note}"
+
+    @property
+    def nbytes(self) -> int:
+        return self.shape[0] * self.shape[1] * self.tensor.element_size()
+
+    @told
+    def product(self, coef, intercept=0.0) -> np.ndarray:
+        """``X coef + intercept`` in float64; ``coef`` of shape (p,) or (p, k).
+
+        A NaN or an infinity is refused wherever it is, also in a column that has no coefficient.
+        """
+        coef = np.asarray(coef, dtype=float)
+        if self._few(_used(coef)):  # else it shows in the product
+            self.passes += 1
+            if not bool(self.tensor.sum(dtype=self.arithmetic).isfinite()):  # or the sum overflowed
+                refuse_no_numbers(self.tensor, self.index(np.arange(self.shape[1])))
+        return self.times(coef) + intercept
+
+    def times(self, u) -> np.ndarray:
+        """``X u``: of all of X, or of the columns that matter where these are few."""
+        used = _used(u)
+        if not self._few(used):
+            self.passes += 1
+            return kernels.product(self.tensor, self.vector(u)).cpu().numpy()
+        product = np.zeros((self.shape[0], *u.shape[1:]))
+        index, factor = self.index(used), self.vector(u[used]).to(self.tensor.device, self.arithmetic)
+        for rows in kernels.row_blocks(self.tensor, used.size) if used.size else ():
+            product[rows] = (self.taken(index, rows) @ factor).cpu().numpy()
+        return product
+
+    def _few(self, columns) -> bool:
+        """Whether to gather these columns is less work than to go through all."""
+        return columns.size * _FEW < self.shape[1]
+
+    def design(self, weights, *, center=False, scale=False) -> ScaledMatrix:
+        """The design over X: on its device; in memory, without a copy, if it lies there as NumPy knows it."""
+        if self.tensor.device.type != "cpu" or self.storage not in ("float64", "float32"):
+            from .design import TorchDesign
+
+            return TorchDesign(self, weights, center=center, scale=scale)
+        X = self.tensor.numpy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = np.isfinite(np.sum(X, dtype=float))
+        if not finite:
+            refuse_no_numbers(self.tensor, self.index(np.arange(self.shape[1])))
+        return DenseDesign(X, weights, center=center, scale=scale)
+
+    # -- what the design is made with ---------------------------------------------------------------------
+
+    @property
+    def arithmetic(self):
+        """The dtype that products on the device are made in."""
+        return kernels.arithmetic(self.tensor)
+
+    def vector(self, values):
+        """Numbers of the host as float64 where sums are taken."""
+        values = np.ascontiguousarray(values, dtype=float)
+        if not values.flags.writeable:
+            values = values.copy()  # a tensor over it could write
+        return loaded().from_numpy(values).to(kernels.home(self.tensor))
+
+    def index(self, W):
+        return loaded().from_numpy(np.array(W, dtype=np.int64)).to(self.tensor.device)
+
+    def taken(self, index, rows=slice(None)):
+        """A copy of some columns, of some rows, as they are computed with."""
+        return gathered(self.tensor, index, rows).to(self.arithmetic)
+
+
+def _used(u):
+    """The rows of coefficients that are not all 0."""
+    return np.flatnonzero(u if u.ndim == 1 else u.any(axis=1))
+
+
+def gathered(X, index, rows=slice(None)):
+    """A copy of some columns of X, of some of its rows, in the order that X is stored in."""
+    part = X[rows]
+    return part.t().index_select(0, index).t() if kernels.by_columns(X) else part.index_select(1, index)
+
+
+def refuse_no_numbers(X, index) -> None:
+    """A ``ValueError`` with the place of the first NaN or infinity among these columns, if there is one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from trimreg.designs.torch.matrix import refuse_no_numbers
+    >>> refuse_no_numbers(torch.tensor([[1.0, float("nan")]]), torch.tensor([1]))
+    Traceback (most recent call last):
+        ...
+    ValueError: X contains NaN at row 0, column 1 (and 0 more NaN or inf); drop or impute missing values
+    """
+    count, first = 0, None
+    for rows in kernels.row_blocks(X, len(index)):
+        part = gathered(X, index, rows)
+        bad = ~part.isfinite()
+        here = int(bad.sum())
+        if here and first is None:
+            row, column = bad.nonzero()[0].tolist()
+            kind = "NaN" if bool(part[row, column].isnan()) else "inf"
+            first = f"{kind} at row {rows.start + row}, column {int(index[column])}"
+        count += here
+    if count:
+        raise ValueError(
+            f"X contains {first} (and {count - 1} more NaN or inf); drop or impute missing values"
+        )
+
+
+# -- what is given ------------------------------------------------------------------------------------------
+
+
+def _dense_tensor(X):
+    """A tensor without gradients over the user's memory, or an error that says what else to pass."""
+    torch = loaded(X)
+    if not isinstance(X, torch.Tensor):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of memory that may not be written: nobody does
+            X = torch.from_dlpack(X)
+    if X.layout != torch.strided:
+        raise TypeError(
+            f"X is a sparse tensor ({_name(X.layout)}); pass X.to_dense(), or a SciPy sparse matrix, which "
+            "is used as it is"
+        )
+    if X.is_complex():
+        raise ValueError("Complex data not supported: X must be real")
+    if _name(X.dtype) not in (*_STORAGE, *_COUNTED):
+        raise TypeError(f"X is a tensor of {_name(X.dtype)}; convert it to one of {', '.join(_STORAGE)}")
+    if X.device.type == "meta":
+        raise TypeError("X is a tensor on the meta device, which holds no numbers")
+    if X.ndim != 2 or 0 in X.shape:
+        raise ValueError(
+            f"X must be a matrix with at least one row and one column; got a tensor of shape {tuple(X.shape)}"
+        )
+    return X.detach().resolve_neg()
+
+
+def loaded(X=None):
+    """PyTorch, which who has a tensor has loaded."""
+    if "torch" not in sys.modules:
+        raise ImportError(
+            f"X is a {type(X).__module__}.{type(X).__name__}, which is read through PyTorch: install it "
+            "(pip install 'trimreg[torch]') and import torch before the fit, or pass a NumPy array"
+        )
+    return sys.modules["torch"]
+
+
+def _name(thing) -> str:
+    """``float32`` for ``torch.float32``."""
+    return str(thing).removeprefix("torch.")
+
+
+def _shortage(matrix, error) -> str:
+    """What a device without room has to be told to the user."""
+    asked = re.search(r"Tried to allocate ([\d.]+ ?\w+)", str(error))
+    asked = f"{asked.group(1)} more were needed" if asked else "more was needed"
+    n, p = matrix.shape
+    free = ""
+    if matrix.device.startswith("cuda"):
+        left, total = loaded().cuda.mem_get_info(matrix.device)
+        free = f", {left / 2**30:.2f} of {total / 2**30:.2f} GiB are free"
+    return (
+        f"{matrix.device} has no room left to work with X ({n} x {p} {matrix.storage}): {asked}{free}. Free "
+        "other tensors there, store X in bfloat16, or pass it from the host's memory or from disk"
+    )
+
+
+def _forget_cache() -> None:
+    """Give back what PyTorch holds for later."""
+    torch = loaded()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

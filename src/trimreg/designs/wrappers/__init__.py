@@ -1,0 +1,1 @@
+"""Designs made of other designs."""

@@ -1,0 +1,1 @@
+"""The classes of scikit-learn's kind, one file per family."""

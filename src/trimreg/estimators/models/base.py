@@ -1,0 +1,301 @@
+"""What the estimators share: checked input, a call of the solver, fitted attributes, a summary."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ...designs.convert import is_foreign, to_host
+from ...losses import get_loss
+from ...penalties import TrimmedL1
+from ...penalties.norms import partition
+from ...solvers import EFFORTS
+from ...solvers.driver import kept_of_interrupted, part_of_more
+from .. import validation as check
+from ..order import fit_details
+from ..solve import solve_with_task
+from ..summary import Summary, fit_facts, summarize
+
+
+class Regressor(RegressorMixin):
+    """Scores by the share of the variance explained, wherever X and y lie."""
+
+    def score(self, X, y, sample_weight=None):
+        """The coefficient of determination of the predictions, :func:`sklearn.metrics.r2_score`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        return super().score(X, to_host(y), to_host(sample_weight))
+
+
+class Classifier(ClassifierMixin):
+    """Scores by the share of right classes, wherever X and y lie."""
+
+    def score(self, X, y, sample_weight=None):
+        """The share of samples whose class is predicted, :func:`sklearn.metrics.accuracy_score`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        return super().score(X, to_host(y), to_host(sample_weight))
+
+
+class LinearEstimator(BaseEstimator):
+    """A linear predictor fitted by :func:`trimreg.solve`. A subclass says with what."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # -- what a subclass says ---------------------------------------------------------------------
+
+    def _arguments(self) -> dict:
+        """The arguments of :func:`solve` that the constructor's parameters stand for."""
+        raise NotImplementedError
+
+    def _target(self, y, sample_weight):
+        """The target and weights that the loss takes, from what the user passes."""
+        return y, sample_weight
+
+    def _keep(self, task, details) -> None:
+        """Further fitted attributes."""
+
+    def _mean(self, eta):
+        """The mean of y that the linear predictor stands for."""
+        return eta
+
+    def _output_names(self):
+        """Labels of several outputs, or None."""
+        return None
+
+    # -- fit ---------------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            In memory; or on disk (:class:`~trimreg.OnDisk`), on a cluster (a Dask array or DataFrame) or on a
+            GPU (a torch tensor, a CuPy or JAX array), where it stays. Coefficients are NumPy arrays.
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        check.check_flag("warm_start", self.warm_start)
+        with check.all_or_nothing(self):
+            X = X if hasattr(X, "shape") else check.check_real("X", X)
+            check.check_features(self, X)  # names and number; solve checks the rest
+            y, sample_weight = self._target(to_host(y), to_host(sample_weight))
+            arguments = self._arguments()
+            start = self._start(arguments["loss"], y)
+            self._take(*solve_with_task(X, y, sample_weight=sample_weight, theta0=start, **arguments))
+        return self
+
+    def _take(self, result, task) -> None:
+        """The fitted attributes, from a result and its problem."""
+        try:
+            details = fit_details(task, result)
+        except KeyboardInterrupt:
+            if part_of_more():
+                raise
+            details = fit_details(task, result, by_size=True)
+            result = kept_of_interrupted(result, result.n_iter)
+        self.result_ = result
+        self.coef_ = result.coef
+        self.intercept_ = result.intercept
+        self.trim_weights_ = result.weights
+        self.support_ = np.flatnonzero(np.atleast_2d(result.coef).any(axis=0))
+        self.objective_ = result.objective
+        self.stationarity_ = result.stationarity
+        self.alpha_ = result.alpha
+        self.n_iter_ = result.n_iter
+        self.outliers_ = result.outliers
+        self.entry_order_ = details.order
+        self.feature_deviation_ = details.deviation
+        self._groups, self._group_names = groups_of(task.problem.penalty, self.n_features_in_)
+        self._facts = {
+            "loss": task.problem.loss.name,
+            "n_samples": task.problem.y.shape[0],
+            "h": task.problem.penalty.n_free,
+        }
+        self._keep(task, details)
+
+    def _start(self, loss, y):
+        """The coefficients of the last fit, if a warm start is asked for and they fit the data."""
+        start = self.result_.coef if self.warm_start and hasattr(self, "result_") else None
+        if start is None or start.shape[-1] != self.n_features_in_:
+            return None
+        loss = get_loss(loss)
+        if not loss.multi_output:
+            return start if start.ndim == 1 else None
+        try:
+            outputs = loss.bound(np.asarray(y, dtype=float), None).n_outputs
+        except (TypeError, ValueError, IndexError):
+            return None  # a target that is about to be refused
+        return start if start.shape == (outputs, self.n_features_in_) else None
+
+    # -- predictions ---------------------------------------------------------------------------------
+
+    def _predictor(self, X):
+        """The linear predictor, of shape (n_samples,) or (n_samples, n_outputs)."""
+        check_is_fitted(self)
+        matrix = check.check_matrix(X)
+        check.check_features(self, X, reset=False)
+        intercept = np.asarray(self.intercept_, dtype=self.coef_.dtype)
+        if is_foreign(matrix):
+            return check.foreign_product(matrix, self.coef_, intercept)
+        return matrix @ self.coef_.T + intercept
+
+    def predict(self, X):
+        """Predicted means of the target.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        """
+        return self._mean(self._predictor(X))
+
+    # -- summary -------------------------------------------------------------------------------------
+
+    def summary(self, max_rows=50) -> Summary:
+        """One table of the fitted model: a row a variable that is in it.
+
+        Parameters
+        ----------
+        max_rows : int or None, default=50
+            How many rows are drawn; None draws all.
+
+        Returns
+        -------
+        Summary
+            Prints as text; ``to_html``, ``to_latex``, ``to_frame`` and ``to_dict`` give the rest. Names,
+            coefficients, coefficients of columns of deviation one, the step at which forward selection takes
+            the variable (:mod:`trimreg.estimators.order`), and whether it is free, penalized or always in.
+        """
+        check_is_fitted(self)
+        weights = self.trim_weights_ if self._groups is None else self.trim_weights_[self._groups]
+        coef = np.asarray(self.coef_, dtype=float)
+        coef = coef.ravel() if coef.shape[0] == 1 and coef.ndim == 2 else coef
+        intercept = np.asarray(self.intercept_, dtype=float)
+        outputs = self._output_names() if coef.ndim == 2 else None
+        result = self.result_
+        facts = fit_facts(
+            **self._facts,
+            n_features=self.n_features_in_,
+            alpha=self.alpha_,
+            objective=self.objective_,
+            stationarity=self.stationarity_,
+            intercept=intercept.item() if intercept.size == 1 else intercept,
+            converged=result.converged,
+            outputs=outputs,
+            swap_optimal=result.swap_optimal,
+            outliers=len(self.outliers_) or None,
+        )
+        with np.errstate(over="ignore"):
+            standardized = coef * self.feature_deviation_
+        return summarize(
+            getattr(self, "feature_names_in_", None),
+            coef.T,
+            standardized.T,
+            self.entry_order_,
+            weights,
+            always=self.entry_order_ == 0,
+            groups=self._group_names,
+            outputs=outputs,
+            title=type(self).__name__,
+            facts=facts,
+            max_rows=max_rows,
+        )
+
+
+class TrimmedEstimator(LinearEstimator):
+    """A model whose h largest coefficients (or groups) carry no penalty. A subclass says with which loss."""
+
+    def __init__(
+        self,
+        h=None,
+        alpha="exact",
+        solver="mm",
+        effort="medium",
+        fit_intercept=True,
+        standardize=True,
+        positive=False,
+        penalty_factor=None,
+        groups=None,
+        n_outliers=0,
+        warm_start=False,
+        tol=1e-6,
+        max_iter=None,
+        random_state=None,
+    ):
+        self._store(locals())
+
+    def _store(self, parameters):
+        """Keep the arguments of a constructor under their names, as scikit-learn wants them: untouched."""
+        for name in self._get_param_names():
+            setattr(self, name, parameters[name])
+
+    def _loss(self):
+        """The loss, or its name."""
+        raise NotImplementedError
+
+    def _arguments(self):
+        check.check_choice("effort", self.effort, EFFORTS)
+        given = self.get_params(deep=False)
+        arguments = {name: given[name] for name in _SOLVE if name in given}
+        if self.solver == "mm":
+            arguments["effort"] = self.effort
+        penalty = TrimmedL1(self.h, self.penalty_factor, groups=self.groups, q=given.get("q", 2))
+        return {"loss": self._loss(), "penalty": penalty, **arguments}
+
+
+def groups_of(penalty, n_features: int):
+    """The number of the group of every feature, and the user's name for it; None twice without groups.
+
+    Groups given as lists of features have no names but their numbers.
+
+    Examples
+    --------
+    >>> from trimreg import TrimmedL1
+    >>> from trimreg.estimators.models.base import groups_of
+    >>> groups_of(TrimmedL1(1, groups=["b", "a", "b"]), 3)
+    (array([1, 0, 1]), ['b', 'a', 'b'])
+    """
+    groups = getattr(penalty, "groups", None)
+    if groups is None:
+        return None, None
+    label, names = partition(groups, n_features), list(groups)
+    are_lists = np.iterable(names[0]) and not isinstance(names[0], (str, bytes))
+    return label, label.tolist() if are_lists else names
+
+
+#: Parameters that are arguments of :func:`solve` as they are.
+_SOLVE = (
+    "alpha", "solver", "fit_intercept", "standardize", "positive", "n_outliers", "tol", "max_iter",
+    "random_state",
+)  # fmt: skip

@@ -1,0 +1,213 @@
+"""Trimmed regression with other losses than least squares: counts, positive targets, outliers in y."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import xlogy
+
+from ...losses import Gamma, Huber, Poisson
+from .. import validation as check
+from .base import Regressor, TrimmedEstimator
+
+
+class _LogLinkRegressor(Regressor, TrimmedEstimator):
+    """A mean of ``exp(eta)``, scored by the share of the deviance that is explained."""
+
+    _kind: type
+
+    def _loss(self):
+        return self._kind()
+
+    def _mean(self, eta):
+        return self._kind().inverse_link(eta)
+
+    def score(self, X, y, sample_weight=None):
+        r"""The share of the deviance explained,
+
+        .. math:: D^2 = 1 - \frac{\sum_i d_i\, [l(\eta_i, y_i) - \min l(\cdot, y_i)]}
+                                 {\sum_i d_i\, [l(\eta_0, y_i) - \min l(\cdot, y_i)]},
+
+        with :math:`\eta_0` the best constant. 1 is best; it may be negative. Where y does not vary it is 1
+        for a perfect fit and else 0.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        eta = np.asarray(self._predictor(X), dtype=float)
+        loss = self._kind()
+        y = check.check_target(y, eta.size)
+        loss.check_target(y)
+        d = check.check_sample_weight(sample_weight, eta.size)
+        least = self._least_loss(y)
+        left = loss.value(eta, y, d) - d @ least
+        mean = d @ y
+        total = (loss.value(np.full_like(y, np.log(mean)), y, d) if mean > 0 else 0.0) - d @ least
+        rounding = 100 * np.finfo(float).eps * (d @ np.abs(least))
+        if total <= rounding:
+            return float(left <= rounding)
+        return float(1.0 - left / total)
+
+
+class TrimmedPoissonRegressor(_LogLinkRegressor):
+    r"""Poisson regression with a log link in which all but the h largest coefficients are penalized.
+
+    .. math:: \min_{\theta, b}\; \sum_i d_i \bigl[e^{\eta_i} - y_i \eta_i\bigr]
+              + \alpha \sum_{j > h} |\theta|_{(j)}, \qquad \eta_i = z_i'\theta + b.
+
+    Parameters
+    ----------
+    h, alpha, solver, effort, fit_intercept, standardize, positive, penalty_factor, groups, n_outliers
+        As in :class:`TrimmedLasso`.
+    warm_start, tol, max_iter, random_state
+        As in :class:`TrimmedLasso`.
+
+    Attributes
+    ----------
+    coef_, intercept_, trim_weights_, support_, objective_, stationarity_, alpha_, n_iter_, outliers_
+        As in :class:`TrimmedLasso`, and so are ``entry_order_`` and ``result_``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg import TrimmedPoissonRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 20))
+    >>> y = rng.poisson(np.exp(1 + 0.5 * X[:, 3] - 0.5 * X[:, 7]))
+    >>> model = TrimmedPoissonRegressor(h=2).fit(X, y)
+    >>> model.support_, model.coef_[model.support_].round(1)
+    (array([3, 7]), array([ 0.5, -0.5]))
+    """
+
+    _kind = Poisson
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    @staticmethod
+    def _least_loss(y):
+        return y - xlogy(y, y)
+
+
+class TrimmedGammaRegressor(_LogLinkRegressor):
+    r"""Gamma regression with a log link in which all but the h largest coefficients are penalized.
+
+    .. math:: \min_{\theta, b}\; \sum_i d_i \bigl[y_i e^{-\eta_i} + \eta_i\bigr]
+              + \alpha \sum_{j > h} |\theta|_{(j)}, \qquad \eta_i = z_i'\theta + b.
+
+    Parameters
+    ----------
+    h, alpha, solver, effort, fit_intercept, standardize, positive, penalty_factor, groups, n_outliers
+        As in :class:`TrimmedLasso`.
+    warm_start, tol, max_iter, random_state
+        As in :class:`TrimmedLasso`.
+
+    Attributes
+    ----------
+    coef_, intercept_, trim_weights_, support_, objective_, stationarity_, alpha_, n_iter_, outliers_
+        As in :class:`TrimmedLasso`, and so are ``entry_order_`` and ``result_``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg import TrimmedGammaRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 20))
+    >>> y = rng.gamma(4.0, np.exp(X[:, 3] - X[:, 7]) / 4.0)
+    >>> model = TrimmedGammaRegressor(h=2).fit(X, y)
+    >>> model.support_, model.coef_[model.support_].round(1)
+    (array([3, 7]), array([ 1., -1.]))
+    """
+
+    _kind = Gamma
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    @staticmethod
+    def _least_loss(y):
+        return 1.0 + np.log(y)
+
+
+class TrimmedHuberRegressor(Regressor, TrimmedEstimator):
+    r"""Huber's robust regression in which all but the h largest coefficients are penalized.
+
+    .. math:: \min_{\theta, b, s}\; \tfrac12 \sum_i d_i \Bigl[s + s\, H\bigl((y_i - \eta_i) / s\bigr)\Bigr]
+              + \alpha \sum_{j > h} |\theta|_{(j)}, \qquad \eta_i = z_i'\theta + b,
+
+    with :math:`H(z) = z^2` for :math:`|z| \le \epsilon` and :math:`2 \epsilon |z| - \epsilon^2` beyond. A
+    given scale s is not optimized, and its own term is left out.
+
+    Parameters
+    ----------
+    h, alpha
+        As in :class:`TrimmedLasso`.
+    epsilon : float, default=1.35
+        Where the absolute error begins, in units of the scale; above 1 where the scale is estimated.
+    scale : float or None, default=None
+        The scale of the errors; None estimates it along.
+    solver, effort, fit_intercept, standardize, positive, penalty_factor, groups, n_outliers, warm_start
+        As in :class:`TrimmedLasso`.
+    tol, max_iter, random_state
+        As in :class:`TrimmedLasso`.
+
+    Attributes
+    ----------
+    scale_ : float
+        The scale at the solution.
+    coef_, intercept_, trim_weights_, support_, objective_, stationarity_, alpha_, n_iter_, outliers_
+        As in :class:`TrimmedLasso`, and so are ``entry_order_`` and ``result_``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg import TrimmedHuberRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 20))
+    >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.standard_normal(200)
+    >>> y[:10] += 100.0
+    >>> model = TrimmedHuberRegressor(h=2).fit(X, y)
+    >>> model.support_, model.coef_[model.support_].round(1)
+    (array([3, 7]), array([ 2., -1.]))
+    """
+
+    def __init__(
+        self,
+        h=None,
+        alpha="exact",
+        epsilon=1.35,
+        scale=None,
+        solver="mm",
+        effort="medium",
+        fit_intercept=True,
+        standardize=True,
+        positive=False,
+        penalty_factor=None,
+        groups=None,
+        n_outliers=0,
+        warm_start=False,
+        tol=1e-6,
+        max_iter=None,
+        random_state=None,
+    ):
+        self._store(locals())
+
+    def _loss(self):
+        check.check_number("epsilon", self.epsilon, 0.0, strict=True)
+        if self.scale is not None:
+            check.check_number("scale", self.scale, 0.0, strict=True)
+        return Huber(self.epsilon, self.scale)
+
+    def _keep(self, task, details):
+        problem = task.problem
+        self.scale_ = float(problem.loss.scale_at(details.eta, problem.y, problem.d))

@@ -1,0 +1,105 @@
+"""Any loss with any penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...losses import get_loss
+from .base import LinearEstimator, Regressor
+
+
+class MEstimator(Regressor, LinearEstimator):
+    r"""A linear model by any loss and any penalty of the library, or of your own.
+
+    .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b) + P_\alpha(\theta)
+
+    Parameters
+    ----------
+    loss : str or loss object, default="quadratic"
+        See :mod:`trimreg.losses`.
+    penalty : str or penalty object, default="l1"
+        A name in ``trimreg.penalties.PENALTIES`` or an object: ``TrimmedL1(h)``, ``L1()``, ``MCP(gamma)``,
+        ``SCAD(gamma)``, ``SLOPE()``. Penalty factors and groups belong to the object.
+    alpha : float or "exact", default=1.0
+        ``"exact"`` is for the trimmed penalty.
+    solver : {"mm", "bcd", "dc", "prox"}, default="mm"
+    fit_intercept : bool, default=True
+    standardize : bool, default=False
+    positive : bool, default=False
+    n_outliers : int, or float in (0, 1), default=0
+        How many samples to leave out: those of largest loss.
+    warm_start : bool, default=False
+    tol : float, default=1e-6
+    max_iter : int or None, default=None
+    random_state : int, Generator or RandomState, optional
+    solver_options : dict, optional
+        Further arguments of :func:`trimreg.solve`, such as ``{"effort": "high"}``.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
+    intercept_ : float or ndarray of shape (n_outputs,)
+    trim_weights_, support_, objective_, stationarity_, alpha_, n_iter_, outliers_, entry_order_, result_
+        As in :class:`TrimmedLasso`.
+
+    Notes
+    -----
+    The stopping rule is that of :func:`trimreg.solve`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg import MCP, MEstimator
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 30))
+    >>> y = 2 * X[:, 3] - X[:, 17] + 0.1 * rng.standard_normal(100)
+    >>> MEstimator(penalty=MCP(gamma=3.0), alpha=0.2).fit(X, y).support_
+    array([ 3, 17])
+    """
+
+    def __init__(
+        self,
+        loss="quadratic",
+        penalty="l1",
+        alpha=1.0,
+        solver="mm",
+        fit_intercept=True,
+        standardize=False,
+        positive=False,
+        n_outliers=0,
+        warm_start=False,
+        tol=1e-6,
+        max_iter=None,
+        random_state=None,
+        solver_options=None,
+    ):
+        self.loss = loss
+        self.penalty = penalty
+        self.alpha = alpha
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.positive = positive
+        self.n_outliers = n_outliers
+        self.warm_start = warm_start
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.solver_options = solver_options
+
+    def _arguments(self):
+        names = (
+            "loss", "penalty", "alpha", "solver", "fit_intercept", "standardize", "positive",
+            "n_outliers", "tol", "max_iter", "random_state",
+        )  # fmt: skip
+        options = {} if self.solver_options is None else self.solver_options
+        taken = (*names, "theta0", "sample_weight")
+        if not isinstance(options, Mapping) or any(name in taken for name in options):
+            raise ValueError(
+                f"solver_options must be a dict of further arguments of solve, none of {', '.join(taken)}; "
+                f"got {options!r}"
+            )
+        return {name: getattr(self, name) for name in names} | dict(options)
+
+    def _mean(self, eta):
+        return get_loss(self.loss).inverse_link(eta)

@@ -1,0 +1,218 @@
+r"""The order in which forward selection takes the variables of a fitted model.
+
+Near its minimum a loss is its quadratic model :math:`\frac12 \theta' H \theta - c'\theta` on the coefficients
+of the model, with H the Hessian, g the gradient and :math:`c = H \theta - g` at the solution. For least
+squares that is no approximation. What is never penalized is taken first; then, step by step, the part (a
+coefficient, a group, the coefficients of a feature) that lowers the model most. All of it is done on H and c:
+no refits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..solvers import SolverResult
+from .task import Task
+
+#: Beyond so many coefficients the order is by size: the steps cost the cube of their number.
+LARGEST_MODEL = 200
+
+#: What is left of a column, in units of its square norm, when it is a combination of those already taken.
+_DEPENDENT = 1e-10
+
+
+def forward_order(H, c, parts, first=None) -> np.ndarray:
+    r"""The parts in the order in which forward selection on a quadratic model takes them.
+
+    With S the coordinates taken so far, part G lowers :math:`\frac12 \theta' H \theta - c'\theta` by
+
+    .. math:: \tfrac12\, \tilde c_G' \tilde H_{GG}^+ \tilde c_G, \qquad
+              \tilde H = H - H_{\cdot S} H_{SS}^+ H_{S \cdot}, \quad \tilde c = c - H_{\cdot S} H_{SS}^+ c_S,
+
+    where the Schur complement :math:`\tilde H` is swept on from step to step. Of equal gains the lower part
+    comes first. Parts that are combinations of others gain nothing and come late.
+
+    Parameters
+    ----------
+    H : ndarray of shape (k, k)
+        Positive semidefinite.
+    c : ndarray of shape (k,)
+    parts : ndarray of int of shape (k,)
+        The part of every coordinate.
+    first : ndarray of bool of shape (k,), optional
+        Coordinates that are in the model before the first step; their parts are not listed.
+
+    Returns
+    -------
+    ndarray of int
+        The parts, the first one taken in front.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.estimators.order import forward_order
+    >>> forward_order(np.eye(3), np.array([1.0, -3.0, 2.0]), np.array([0, 1, 2]))
+    array([1, 2, 0])
+    >>> forward_order(np.eye(3), np.array([1.0, -3.0, 2.9]), np.array([4, 7, 4]))
+    array([4, 7])
+    """
+    unit = np.sqrt(np.maximum(np.diag(H), 0.0))
+    unit = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0)
+    H, c = H * unit * unit[:, None], c * unit  # gains do not depend on units, but rounding would
+    c = c / (np.max(np.abs(c), initial=0.0) or 1.0)  # lest squares under- or overflow
+    if first is not None and np.any(first):
+        _sweep(H, c, np.flatnonzero(first))
+        H, c, parts = H[np.ix_(~first, ~first)], c[~first], parts[~first]
+    labels, part = np.unique(parts, return_inverse=True)
+    if labels.size == c.size:
+        by_label = np.argsort(part)
+        return labels[_order_of_singles(H[np.ix_(by_label, by_label)], c[by_label])]
+    return labels[_order_of_parts(H, c, part)]
+
+
+def _order_of_singles(H, c):
+    """The order where every coordinate is a part: Cholesky's factorization, its pivots the largest gains."""
+    c, diagonal = c.copy(), np.diag(H).copy()
+    rows, gain, order = np.zeros_like(H), np.empty_like(c), []
+    for step in range(c.size):
+        gain.fill(0.0)
+        np.divide(c**2, diagonal, out=gain, where=diagonal > _DEPENDENT)
+        gain[order] = -1.0
+        j = int(np.argmax(gain))
+        order.append(j)
+        if diagonal[j] > _DEPENDENT:
+            rows[step] = (H[j] - rows[:step, j] @ rows[:step]) / np.sqrt(diagonal[j])
+            c -= rows[step] * (c[j] / np.sqrt(diagonal[j]))
+            diagonal -= rows[step] ** 2
+    return order
+
+
+def _order_of_parts(H, c, part):
+    """The order for parts of any sizes."""
+    H, c, sizes = H.copy(), c.copy(), np.bincount(part)
+    members = np.split(np.argsort(part, kind="stable"), np.cumsum(sizes)[:-1])
+    alike = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
+    tables = [(which, np.array([members[k] for k in which])) for which in alike]
+    order, gain = [], np.empty(sizes.size)
+    for _ in range(sizes.size):
+        for which, table in tables:
+            gain[which] = _gains(H, c, table)
+        gain[order] = -1.0
+        order.append(int(np.argmax(gain)))
+        _sweep(H, c, members[order[-1]])
+    return order
+
+
+def _gains(H, c, table):
+    """Twice what parts of one size lower the model by; a row of ``table`` has the coordinates of one."""
+    values, vectors = np.linalg.eigh(H[table[:, :, None], table[:, None, :]])
+    along = np.einsum("gij,gi->gj", vectors, c[table])
+    return np.divide(along**2, values, out=np.zeros_like(values), where=values > _DEPENDENT).sum(axis=1)
+
+
+def _sweep(H, c, j):
+    """Take the coordinates j into the model: H and c become, in place, what is left of them beside these."""
+    values, vectors = np.linalg.eigh(H[np.ix_(j, j)])
+    real = values > _DEPENDENT
+    root = vectors[:, real] / np.sqrt(values[real])
+    columns = H[:, j] @ root
+    c -= columns @ (root.T @ c[j])
+    H -= columns @ columns.T
+
+
+def order_by_size(lengths) -> np.ndarray:
+    """Indices by falling size; of equal ones the lower first.
+
+    Examples
+    --------
+    >>> from trimreg.estimators.order import order_by_size
+    >>> order_by_size([1.0, 3.0, 3.0])
+    array([1, 2, 0])
+    """
+    return np.argsort(-np.asarray(lengths), kind="stable")
+
+
+# -- of a fit ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class FitDetails:
+    """What is worked out of a fit beside its result."""
+
+    order: np.ndarray  # of a feature: its step of entry, from 1; 0 if never penalized, -1 if not in the model
+    deviation: np.ndarray  # of a feature's column; its root mean square where there is no intercept
+    eta: np.ndarray  # the linear predictor of the samples
+
+
+def fit_details(task: Task, result: SolverResult, by_size=False) -> FitDetails:
+    """The order of entry, the deviations of the columns and the linear predictor of a fit.
+
+    ``task`` has the data that the solution ``result`` is for. With ``by_size`` the order is that of the
+    coefficients, which needs no products with the columns.
+    """
+    problem = task.problem
+    outputs, norm = problem.loss.n_outputs, problem.penalty.norm
+    design = _features(problem.design)
+    norms, scale = design.column_norms(problem.d), design.inverse_scale
+    deviation = np.divide(norms, scale, out=np.zeros_like(norms), where=scale > 0)
+
+    theta = _coordinates(task, result, scale)
+    eta = problem.predictor(theta)
+    lengths, never = norm.lengths(theta), problem.penalty.levels(1.0) == 0
+    step = np.full(norm.count, -1)
+    step[never] = 0
+    taken = np.flatnonzero((lengths > 0) & ~never)
+    if by_size:
+        taken = taken[order_by_size(lengths[taken])]
+    else:
+        taken = _entered(problem, theta, eta, taken, never, lengths)
+    step[taken] = np.arange(1, taken.size + 1)
+    order = norm.spread(step)[::outputs][: design.shape[1]]
+    return FitDetails(order, deviation, eta)
+
+
+def _features(design):
+    """The design of the features alone, without a constant or outputs around it."""
+    while hasattr(design, "inner"):
+        design = design.inner
+    return design
+
+
+def _coordinates(task, result, scale):
+    """The solution in the coordinates of the task's problem, which may end in intercepts."""
+    coef = np.asarray(result.coef, dtype=float)
+    theta = np.divide(coef, scale, out=np.zeros_like(coef), where=scale > 0).T.ravel()
+    if task.constant:
+        theta = np.append(theta, np.zeros(task.problem.loss.n_outputs))
+        moved = task.problem.design.original_units(theta)[1]  # by centring
+        theta[-task.problem.loss.n_outputs :] = result.intercept - moved
+    return theta
+
+
+def _entered(problem, theta, eta, taken, never, lengths):
+    """The parts in the model by their order of entry."""
+    norm = problem.penalty.norm
+    parts = np.concatenate([np.flatnonzero(never), taken])
+    W = norm.coordinates(parts)
+    if taken.size > 1 and W.size <= LARGEST_MODEL:
+        with np.errstate(all="ignore"):
+            H = problem.hessian(eta, W)
+            c = H @ theta[W] - _gradient(problem, eta, W)
+        if np.isfinite(H).all() and np.isfinite(c).all():
+            label = norm.spread(np.arange(norm.count))[W]
+            return forward_order(H, c, label, first=never[label])
+    return taken[order_by_size(lengths[taken])]
+
+
+def _gradient(problem, eta, W):
+    """The gradient of the loss on the coordinates W, which are whole features."""
+    outputs = problem.loss.n_outputs
+    design = problem.design.inner if problem.loss.multi_output else problem.design
+    slope = problem.loss.gradient(eta, problem.y, problem.d)
+    features = W[::outputs] // outputs
+    order = np.argsort(features)  # a constant comes last
+    products = np.empty((features.size, *slope.shape[1:]))
+    products[order] = design.restricted(features[order]).rmatvec(slope)
+    return products.ravel()

@@ -1,0 +1,1 @@
+"""Certificates of a precision matrix, computed without the solver."""

@@ -1,0 +1,199 @@
+r"""What the diagnostics of graphical models start from: S, Theta, and the edges in the penalty's coordinates.
+
+Everything is read again from S and Theta in float64. Theta is taken apart by the eigenvalues of
+
+.. math:: M = D \Theta D, \qquad D = \mathrm{diag}(\Theta_{ii}^{-1/2}),
+
+which has a unit diagonal: variables in units of very different size do not make it ill-conditioned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...diagnostics._point import flag, matrix, number
+from ...penalties import Penalty, get_penalty
+
+_EPS = float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True)
+class GraphPoint:
+    """S and Theta where the penalty acts (on the correlation scale if standardized), and the penalty.
+
+    Attributes
+    ----------
+    S, theta : ndarray of shape (p, p)
+    penalty : Penalty
+        Bound to the edges, the pairs i < j in the order of ``np.triu_indices(p, 1)``.
+    alpha : float
+    scale : ndarray of shape (p,)
+        ``Theta~_ij = scale_i scale_j Theta_ij``: what the penalty acts on, from the units of the data.
+    symmetric : bool
+        Whether the precision that was given is symmetric to the last digit.
+    eps : float
+        The rounding of the precision that was given.
+    """
+
+    S: np.ndarray
+    theta: np.ndarray
+    penalty: Penalty
+    alpha: float
+    scale: np.ndarray
+    symmetric: bool
+    eps: float
+
+    @property
+    def p(self) -> int:
+        return self.S.shape[0]
+
+    @cached_property
+    def pairs(self) -> tuple:
+        """The rows and the columns of the edges."""
+        return np.triu_indices(self.p, 1)
+
+    def edges(self, A: np.ndarray) -> np.ndarray:
+        """The entries of A at the edges."""
+        return A[self.pairs]
+
+    def spread(self, values: np.ndarray, diagonal: float = 0.0) -> np.ndarray:
+        """The symmetric matrix with these values at the edges."""
+        A = np.full((self.p, self.p), diagonal)
+        A[self.pairs] = values
+        A[self.pairs[::-1]] = values
+        return A
+
+    def pair(self, edge: int) -> tuple[int, int]:
+        """The two variables of an edge."""
+        return int(self.pairs[0][edge]), int(self.pairs[1][edge])
+
+    @cached_property
+    def factor(self) -> np.ndarray:
+        """The penalty factor of every edge."""
+        return self.penalty.levels(1.0)
+
+    @cached_property
+    def deviation(self) -> np.ndarray:
+        """The root of the diagonal of S."""
+        return np.sqrt(np.diag(self.S))
+
+    @cached_property
+    def spectrum(self) -> tuple:
+        """``D``, and the eigenvalues and eigenvectors of M; None if a diagonal entry is not positive."""
+        diagonal = np.diag(self.theta)
+        if not (diagonal > 0).all():
+            return None
+        D = 1.0 / np.sqrt(diagonal)
+        return D, *np.linalg.eigh(D[:, None] * self.theta * D)
+
+    @cached_property
+    def positive_definite(self) -> bool:
+        """Whether all eigenvalues of M are positive by more than their rounding."""
+        if self.spectrum is None:
+            return False
+        values = self.spectrum[1]
+        return bool(values[0] > self.p * _EPS * values[-1])
+
+    @cached_property
+    def inverse(self) -> np.ndarray:
+        """``W``, the inverse of Theta."""
+        D, values, vectors = self.spectrum
+        W = D[:, None] * ((vectors / values) @ vectors.T) * D
+        return (W + W.T) / 2
+
+    @cached_property
+    def root(self) -> np.ndarray:
+        """``G`` with ``Theta = G G'``."""
+        D, values, vectors = self.spectrum
+        return (vectors * np.sqrt(values)) @ vectors.T / D[:, None]
+
+    @cached_property
+    def log_det(self) -> float:
+        """The log-determinant of Theta."""
+        D, values, _ = self.spectrum
+        return float(np.sum(np.log(values)) - 2 * np.sum(np.log(D)))
+
+    @cached_property
+    def noise(self) -> np.ndarray:
+        """How far the rounding of Theta can move the entries of W, roughly: its first-order bound."""
+        D, values, _ = self.spectrum
+        return self.eps * values[-1] / values[0] ** 2 * np.outer(D, D)
+
+    @cached_property
+    def loss(self) -> float:
+        """``tr(S Theta) - log det Theta``."""
+        return float(np.sum(self.S * self.theta)) - self.log_det
+
+    @cached_property
+    def gradient(self) -> np.ndarray:
+        """``(S - W)_ij`` at the edges: half the derivative in Theta_ij, which stands in both triangles."""
+        return self.edges(self.S - self.inverse)
+
+
+def read_graph(S, precision, *, penalty, alpha, standardize=False, shrinkage=0.0) -> GraphPoint:
+    """The point that these arguments describe, or a ``ValueError`` that names the one that is wrong."""
+    S, _, _ = _symmetric("S", S)
+    p = S.shape[0]
+    if p < 2:
+        raise ValueError("S must have at least 2 rows: one variable has no edges")
+    diagonal = np.diag(S)
+    if not (diagonal > 0).all():
+        bad = int(np.argmin(diagonal))
+        raise ValueError(f"S must have a positive diagonal; got {diagonal[bad]:g} for variable {bad}")
+    theta, symmetric, eps = _symmetric("precision", precision, p)
+    alpha = number("alpha", alpha, minimum=0.0)
+    shrinkage = number("shrinkage", shrinkage, minimum=0.0)
+    if shrinkage > 1:
+        raise ValueError(f"shrinkage must lie between 0 and 1; got {shrinkage:g}")
+    S = np.where(np.eye(p, dtype=bool), S, (1 - shrinkage) * S)
+    scale = np.ones(p)
+    if flag("standardize", standardize):
+        scale = np.sqrt(diagonal)
+        S = S / scale[:, None] / scale
+        np.fill_diagonal(S, 1.0)
+        theta = scale[:, None] * theta * scale
+    bound = get_penalty(penalty).bind(p * (p - 1) // 2)
+    if bound.norm.q is not None or not bound.majorizes:
+        raise ValueError(f"penalty must weigh single edges (TrimmedL1, L1, MCP, SCAD); got {penalty!r}")
+    point = GraphPoint(S, theta, bound, alpha, scale, symmetric, eps)
+    return _without_rounded_zeros(point)
+
+
+def _without_rounded_zeros(point):
+    """The point with edges that are within rounding of 0 set to 0; those of excluded edges stay."""
+    size = np.sqrt(np.abs(np.diag(point.theta)))
+    tiny = np.abs(point.theta) <= 4 * _EPS * np.outer(size, size)
+    tiny &= ~point.spread(np.isinf(point.factor), False) & ~np.eye(point.p, dtype=bool)
+    point.theta[tiny] = 0.0
+    return point
+
+
+def _symmetric(name, value, p=None):
+    """``value`` as a symmetric matrix, whether it was exactly so, and the rounding of its dtype.
+
+    Differences between the triangles up to a relative 1e-8 are rounding, and are averaged.
+    """
+    if p is None:
+        try:
+            shape = np.shape(value)
+        except ValueError:
+            raise ValueError(f"{name} must be a square matrix; got rows of different lengths") from None
+        if len(shape) != 2 or shape[0] != shape[1]:
+            raise ValueError(f"{name} must be a square matrix; got shape {shape}")
+        p = shape[0]
+    kind = getattr(value, "dtype", np.dtype(float))
+    eps = float(np.finfo(kind).eps) if np.issubdtype(kind, np.floating) else _EPS
+    A = matrix(name, value, (p, p))
+    exact = bool((A == A.T).all())
+    size = np.sqrt(np.abs(np.diag(A)))
+    allowed = max(1e-8, 8 * eps) * np.maximum(np.outer(size, size), np.abs(A))
+    difference = np.abs(A - A.T)
+    if (difference > np.maximum(allowed, allowed.T)).any():
+        i, j = np.unravel_index(np.argmax(difference), difference.shape)
+        raise ValueError(
+            f"{name} must be symmetric; got {A[i, j]:g} and {A[j, i]:g} for variables {i} and {j}"
+        )
+    return A / 2 + A.T / 2, exact, max(eps, _EPS)

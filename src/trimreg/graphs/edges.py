@@ -1,0 +1,262 @@
+"""The edges of a Gaussian graphical model: partial correlations, a table, a graph of networkx."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..estimators.summary import Summary
+
+NO_EDGES = "no edges in the graph"
+_ROUNDING = 1e-8  # as a partial correlation; what solvers leave is far below
+
+
+class Edge(NamedTuple):
+    """One edge; ``free`` is None where the weights are not known."""
+
+    source: str
+    target: str
+    partial_correlation: float
+    precision: float
+    free: bool | None = None
+
+
+def partial_correlations(precision) -> np.ndarray:
+    r"""Partial correlations of the variables, each pair given all the others.
+
+    .. math:: \rho_{ij} = -\frac{\Theta_{ij}}{\sqrt{\Theta_{ii} \Theta_{jj}}}, \qquad \rho_{ii} = 1
+
+    (Lauritzen, Graphical Models, 1996, section 5.1.3). They do not depend on the units of the variables, and
+    are zero exactly where the precision is.
+
+    Parameters
+    ----------
+    precision : array-like of shape (p, p)
+        Symmetric, with a positive diagonal.
+
+    Returns
+    -------
+    ndarray of shape (p, p)
+
+    Examples
+    --------
+    >>> from trimreg.graphs.edges import partial_correlations
+    >>> partial_correlations([[4.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
+    array([[1. , 0.5, 0. ],
+           [0.5, 1. , 0. ],
+           [0. , 0. , 1. ]])
+    """
+    precision = _checked(precision)
+    scale = np.sqrt(np.diag(precision))
+    partial = 0.0 - precision / np.outer(scale, scale)  # 0 - 0 is 0, where -0 would show its sign
+    np.fill_diagonal(partial, 1.0)
+    if np.abs(partial).max() > 1.0 + _ROUNDING:
+        raise ValueError("precision must be positive definite; it has a partial correlation beyond one")
+    return np.clip(partial, -1.0, 1.0)
+
+
+class EdgeTable(Summary, Sequence):
+    """A sequence of :class:`Edge`, the strongest first, that shows itself as a table.
+
+    It prints as text, shows as HTML in a notebook, and gives a data frame or LaTeX; :func:`edge_table` makes
+    it from a precision matrix.
+
+    Parameters
+    ----------
+    edges : sequence of Edge
+        In the order of the rows.
+    title, facts, note, max_rows
+        What stands above and below the table, and how many rows are drawn: as in a summary.
+
+    Examples
+    --------
+    >>> from trimreg.graphs.edges import Edge, EdgeTable
+    >>> table = EdgeTable([Edge("raf", "mek", 0.5, -1.0, True), Edge("pka", "erk", -0.25, 2.0, False)])
+    >>> len(table), table[0].target, [edge.precision for edge in table if not edge.free]
+    (2, 'mek', [2.0])
+    >>> print(table)
+    name       partial correlation  precision  status
+    ----------------------------------------------------
+    raf – mek               0.5000     -1.000  free
+    pka – erk              -0.2500      2.000  penalized
+    """
+
+    def __init__(self, edges=(), title="", facts=None, note="", max_rows=50):
+        self.edges = tuple(edges)
+        columns = {
+            "partial correlation": [edge.partial_correlation for edge in self.edges],
+            "precision": [edge.precision for edge in self.edges],
+        }
+        if any(edge.free is not None for edge in self.edges):
+            words = {True: "free", False: "penalized", None: None}
+            columns["status"] = [words[edge.free] for edge in self.edges]
+        names = [f"{edge.source} – {edge.target}" for edge in self.edges]  # noqa: RUF001
+        super().__init__(title, facts or {}, names, columns, note=note, max_rows=max_rows)
+
+    def __getitem__(self, item):
+        """An edge; of a slice a table."""
+        if isinstance(item, slice):
+            return EdgeTable(self.edges[item], self.title, self.facts, self.note, self.max_rows)
+        return self.edges[item]
+
+    def _drawn(self):
+        table = super()._drawn()
+        return table if self.edges else table._replace(rest=NO_EDGES)
+
+    def to_frame(self):
+        """All edges as a data frame, a column a field of :class:`Edge`.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        frame = super().to_frame()  # says what to install where pandas is missing
+        values = zip(*self.edges, strict=True) if self.edges else [[]] * len(Edge._fields)
+        columns = {field: list(column) for field, column in zip(Edge._fields, values, strict=True)}
+        edges = type(frame)(columns)
+        edges.attrs.update(frame.attrs)
+        return edges
+
+
+def edge_table(precision, names=None, weights=None, *, title="", facts=None, note="", max_rows=50):
+    r"""The edges of a precision matrix, sorted by the size of the partial correlation.
+
+    The edges are the pairs with :math:`\Theta_{ij} \ne 0`. Equal sizes stay in the order of the variables.
+
+    Parameters
+    ----------
+    precision : array-like of shape (p, p)
+    names : sequence of str of length p, optional
+        Names of the variables; ``x0``, ``x1``, ... by default.
+    weights : array-like of shape (p, p), optional
+        The trimming weights: an edge of weight 0 is free of the penalty.
+    title, note, max_rows
+        As in :class:`EdgeTable`.
+    facts : mapping, optional
+        Above the table; by default how many variables, edges and free edges there are.
+
+    Returns
+    -------
+    EdgeTable
+
+    Examples
+    --------
+    >>> from trimreg.graphs.edges import edge_table
+    >>> precision = [[4.0, -1.0, 0.3], [-1.0, 1.0, 0.0], [0.3, 0.0, 1.0]]
+    >>> print(edge_table(precision, ["raf", "mek", "erk"], weights=[[0, 0, 1], [0, 0, 1], [1, 1, 0]]))
+    variables: 3    free edges: 1
+    edges: 2
+    <BLANKLINE>
+    name       partial correlation  precision  status
+    ----------------------------------------------------
+    raf – mek               0.5000    -1.000   free
+    raf – erk              -0.1500     0.3000  penalized
+    """
+    precision = _checked(precision)
+    p = len(precision)
+    names = _names(names, p)
+    if weights is not None:
+        weights = np.asarray(weights, dtype=float)
+        if weights.shape != precision.shape:
+            raise ValueError(f"weights must have the shape of precision, ({p}, {p}); got {weights.shape}")
+    partial = partial_correlations(precision)
+    rows, columns = np.nonzero(np.triu(precision, 1))
+    order = np.argsort(-np.abs(partial[rows, columns]), kind="stable")
+    edges = [
+        Edge(
+            names[i],
+            names[j],
+            float(partial[i, j]),
+            float(precision[i, j]),
+            None if weights is None else bool(weights[i, j] <= 0),
+        )
+        for i, j in zip(rows[order], columns[order], strict=True)
+    ]
+    if facts is None:
+        facts = {"variables": p, "edges": len(edges)}
+        if weights is not None:
+            facts["free edges"] = sum(edge.free for edge in edges)
+    return EdgeTable(edges, title, facts, note, max_rows)
+
+
+def to_networkx(partial, names=None, *, precision=None):
+    """The graph of a matrix of partial correlations as a ``networkx.Graph``.
+
+    All variables are nodes, also those without an edge. An edge has the attributes ``weight`` (the partial
+    correlation), ``sign`` (1 or -1) and, if the precision is given, ``precision``.
+
+    Parameters
+    ----------
+    partial : array-like of shape (p, p)
+        Partial correlations; zero is no edge.
+    names : sequence of str of length p, optional
+        Names of the nodes, all different; ``x0``, ``x1``, ... by default.
+    precision : array-like of shape (p, p), optional
+
+    Returns
+    -------
+    networkx.Graph
+
+    Examples
+    --------
+    >>> from trimreg.graphs.edges import partial_correlations, to_networkx
+    >>> precision = [[4.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 2.0]]
+    >>> graph = to_networkx(partial_correlations(precision), ["raf", "mek", "erk"], precision=precision)
+    >>> list(graph.nodes), graph.edges["mek", "raf"]
+    (['raf', 'mek', 'erk'], {'weight': 0.5, 'sign': 1, 'precision': -1.0})
+    """
+    try:
+        import networkx
+    except ImportError as error:
+        raise ImportError(
+            f"to_networkx needs networkx, which cannot be imported ({error}); pip install 'trimreg[graph]'"
+        ) from error
+    partial = _symmetric("partial", partial)
+    names = _names(names, len(partial))
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"names must differ, for they are the nodes; got {twice!r} twice")
+    if precision is not None:
+        precision = _symmetric("precision", precision)
+        if precision.shape != partial.shape:
+            raise ValueError(
+                f"precision must have the shape of partial, {partial.shape}; got {precision.shape}"
+            )
+    graph = networkx.Graph()
+    graph.add_nodes_from(names)
+    for i, j in np.argwhere(np.triu(partial, 1)):
+        facts = {"weight": float(partial[i, j]), "sign": int(np.sign(partial[i, j]))}
+        if precision is not None:
+            facts["precision"] = float(precision[i, j])
+        graph.add_edge(names[i], names[j], **facts)
+    return graph
+
+
+def _checked(precision):
+    precision = _symmetric("precision", precision)
+    if np.any(np.diag(precision) <= 0):
+        raise ValueError("precision must have a positive diagonal")
+    return precision
+
+
+def _symmetric(name, matrix):
+    """The matrix in floats, made symmetric to the last digit; refused if it is not so but for rounding."""
+    matrix = np.asarray(matrix, dtype=float)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise ValueError(f"{name} must be a square matrix; got shape {matrix.shape}")
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{name} must be finite")
+    size = np.sqrt(np.abs(np.diag(matrix)))
+    scale = np.maximum(np.outer(size, size), np.abs(matrix))  # the diagonal may be left zero
+    if np.any(np.abs(matrix - matrix.T) > _ROUNDING * scale):
+        raise ValueError(f"{name} must be symmetric")
+    return matrix / 2 + matrix.T / 2
+
+
+def _names(names, p):
+    names = [f"x{j}" for j in range(p)] if names is None else [str(name) for name in names]
+    if len(names) != p:
+        raise ValueError(f"names must hold a name for each of the {p} variables; got {len(names)}")
+    return names

@@ -1,0 +1,467 @@
+"""Graphs of partial correlations: where the nodes lie, where their names go, and the picture."""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+import numpy as np
+
+from ...plotting.style import GREY, PALETTE, SMALL, new_axes
+
+POSITIVE, NEGATIVE = PALETTE[0], PALETTE[1]
+NAMED_UP_TO = 60  # nodes; names of more would cover the picture
+LONGEST_NAME = 24  # letters
+
+
+def network(
+    partial, names=None, *, ax=None, layout="spring", max_edges=None, truth=None, labels=None, title=None
+):
+    """Draw the graph of a matrix of partial correlations: sign in colour, strength in width.
+
+    Parameters
+    ----------
+    partial : array-like of shape (p, p), or a fitted estimator
+        Partial correlations, zero where there is no edge; the diagonal is one or zero. Of an estimator
+        ``partial_correlation_`` is drawn, with the names in ``feature_names_in_`` if it has them. A precision
+        matrix has the other sign and scale and is refused where that shows.
+    names : sequence of str of length p, optional
+        Names of the nodes; ``x0``, ``x1``, ... by default.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure by default.
+    layout : "spring", "circular" or array-like of shape (p, 2)
+        Where the nodes lie: joined nodes near each other (:func:`force_layout`), all in a circle in the order
+        of the variables, or at the points given.
+    max_edges : int, optional
+        Draw only so many edges, the strongest; the legend says how many are left out.
+    truth : sequence of pairs, optional
+        The edges that are known to be there, as names or indices of their two nodes, in either order. Edges
+        among them are then solid, other edges dashed, and those that are missing dotted in grey. An edge left
+        out by ``max_edges`` is not missing.
+    labels : bool, optional
+        Whether to write the names; by default those of up to 60 nodes.
+    title : str, optional
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from trimreg.plotting import network
+    >>> partial = [[1.0, 0.5, 0.0], [0.5, 1.0, -0.2], [0.0, -0.2, 1.0]]
+    >>> ax = network(partial, ["raf", "mek", "erk"], ax=Figure().subplots())
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['positive', 'negative', '|ρ| = 0.2', '|ρ| = 0.5']
+    """
+    partial, names = _given(partial, names)
+    p = len(partial)
+    if max_edges is not None and (not isinstance(max_edges, Integral) or max_edges < 0):
+        raise ValueError(f"max_edges must be a whole number >= 0; got {max_edges!r}")
+    pairs = np.argwhere(np.triu(partial, 1))
+    pairs = pairs[np.argsort(-np.abs(partial[tuple(pairs.T)]), kind="stable")]
+    known = _known_pairs(truth, names)
+    missed = np.array(sorted(known - set(map(tuple, pairs.tolist()))), dtype=int).reshape(-1, 2)
+    hidden = 0 if max_edges is None else max(0, len(pairs) - max_edges)
+    pairs = pairs[: len(pairs) - hidden]
+    true = np.array([truth is None or (i, j) in known for i, j in pairs.tolist()], dtype=bool)
+    joined = np.concatenate([pairs, missed])
+    positions = _positions(layout, p, joined)
+
+    ax = new_axes(ax, size=(6.0, 6.2))
+    ax.set_axis_off()
+    ax.set_aspect("equal")
+    radius = float(np.clip(22.0 / np.sqrt(p), 2.0, 6.0))
+    rho = partial[tuple(pairs.T)]
+    widths = _widths(np.abs(rho), widest=radius)
+    _draw_edges(ax, positions, pairs, rho, widths, true, missed)
+    _draw_nodes(ax, positions, np.bincount(joined.ravel(), minlength=p) > 0, radius)
+    extent = np.array([ax.get_window_extent().width, ax.get_window_extent().height]) * 72.0 / ax.figure.dpi
+    texts = _write_names(ax, names, p) if labels or (labels is None and p <= NAMED_UP_TO) else []
+    if texts and isinstance(layout, str) and layout == "circular" and p > 16:
+        _place_as_rays(ax, positions, texts, radius, extent)
+    else:
+        _place(ax, positions, joined, texts, radius, extent)
+    _explain(ax, rho, widths, None if truth is None else (true, missed), hidden, extent)
+    if title is not None:
+        ax.set_title(title)
+    return ax
+
+
+def force_layout(p, edges, *, iterations=None, seed=0) -> np.ndarray:
+    r"""Places of p nodes such that joined nodes are near each other and no two are too near.
+
+    Two nodes at a distance :math:`d` push each other apart by :math:`1/d`, joined ones pull by :math:`d^2`,
+    and all are drawn to the middle, so that parts without a link stay in the frame. Steps are cut to a length
+    that falls to zero (Fruchterman and Reingold, Graph drawing by force-directed placement, 1991).
+
+    Parameters
+    ----------
+    p : int
+    edges : array-like of int of shape (m, 2)
+    iterations : int, optional
+        By default 400, fewer for more than 200 nodes.
+    seed : int
+        Of the places from which it starts; the answer is always the same for the same seed.
+
+    Returns
+    -------
+    ndarray of shape (p, 2)
+        Around zero, the longest extent along the first axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.graphs.plots.network import force_layout
+    >>> places = force_layout(4, [[0, 1], [1, 2]])
+    >>> distance = np.linalg.norm(places[:, None] - places, axis=-1)
+    >>> bool(distance[0, 1] < distance[0, 2] and distance[1, 2] < distance[1, 3])
+    True
+    """
+    edges = np.asarray(edges, dtype=int).reshape(-1, 2)
+    joined = np.zeros((p, p), dtype=bool)
+    joined[edges[:, 0], edges[:, 1]] = joined[edges[:, 1], edges[:, 0]] = True
+    if iterations is None:
+        iterations = int(np.clip(400 * 200 / p, 40, 400))
+    # In a circle along the edges: neighbours start side by side, which avoids most of the tangles.
+    angle = np.empty(p)
+    angle[_walk(joined)] = 2 * np.pi * np.arange(p) / p
+    places = np.sqrt(p) * np.column_stack([np.cos(angle), np.sin(angle)])
+    places += np.random.default_rng(seed).normal(scale=0.1, size=(p, 2))
+    gravity = np.where(joined.any(axis=1, keepdims=True), 1.0, 1.4)  # nothing else holds a single node
+    for longest in np.sqrt(p) * np.linspace(0.3, 0.0, iterations, endpoint=False):
+        apart = places[:, None] - places
+        distance = np.maximum(np.sqrt(np.einsum("ijk,ijk->ij", apart, apart)), 1e-9)
+        push = 1.0 / distance**2 - np.where(joined, distance, 0.0)
+        force = np.einsum("ij,ijk->ik", push, apart) - gravity * places
+        length = np.maximum(np.linalg.norm(force, axis=1, keepdims=True), 1e-12)
+        places += force * np.minimum(1.0, longest / length)
+    places -= places.mean(axis=0)
+    axes = np.linalg.svd(places, full_matrices=False)[2] if p > 1 else np.eye(2)
+    return places @ (axes * np.where(axes.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)).T
+
+
+def _walk(joined):
+    """All nodes in the order of a walk along the edges, from the ends inwards."""
+    degree = joined.sum(axis=1)
+    left, order = set(range(len(joined))), []
+    while left:
+        stack = [min(left, key=lambda node: (degree[node] == 0, degree[node], node))]
+        while stack:
+            node = stack.pop()
+            if node in left:
+                left.remove(node)
+                order.append(node)
+                stack += sorted(left & set(np.flatnonzero(joined[node]).tolist()), reverse=True)
+    return np.array(order, dtype=int)
+
+
+# -- what is drawn --------------------------------------------------------------------------------------
+
+
+def _widths(strength, widest):
+    """Widths of lines, in points: as the strength, but never too thin to be seen."""
+    return np.maximum(0.9 * widest * strength / strength.max(initial=1e-300), 0.5)
+
+
+def _dashes(width):
+    """A dash and a gap, in widths of the line; at least five and three points, or thin lines look dotted."""
+    return 0, (max(2.2, 5.0 / width), max(1.4, 3.0 / width))
+
+
+def _draw_edges(ax, positions, pairs, rho, widths, true, missed):
+    from matplotlib.collections import LineCollection
+
+    ax.add_collection(
+        LineCollection(
+            positions[missed], colors=GREY, linewidths=1.2, linestyles=":", zorder=1, label="_missed"
+        )
+    )
+    order = np.arange(len(pairs))[::-1]  # the strongest on top
+    for which, label in ((true, "_solid"), (~true, "_dashed")):
+        shown = order[which[order]]
+        dashes = ["-"] if which is true else [_dashes(width) for width in widths[shown]] or ["--"]
+        ax.add_collection(
+            LineCollection(
+                positions[pairs[shown]],
+                colors=[POSITIVE if r > 0 else NEGATIVE for r in rho[shown]],
+                linewidths=widths[shown],
+                linestyles=dashes,
+                zorder=2,
+                alpha=0.85,
+                label=label,
+            )
+        )
+
+
+def _draw_nodes(ax, positions, joined, radius):
+    ax.scatter(
+        *positions.T, s=(2 * radius) ** 2, zorder=3, linewidths=min(1.0, radius / 4), edgecolors="0.25",
+        facecolors=np.where(joined[:, None], [[0.82, 0.82, 0.82]], 1.0), label="_nodes",
+    )  # fmt: skip
+
+
+def _write_names(ax, names, p):
+    """A text a node, still at no place. Nothing in a name is read as a formula."""
+    from matplotlib.patheffects import withStroke
+
+    texts = []
+    for name in names:
+        name = " ".join(name.split())
+        if len(name) > LONGEST_NAME:  # the end stays, since names of one origin often differ only there
+            name = name[: LONGEST_NAME // 2] + "…" + name[-(LONGEST_NAME // 2 - 1) :]
+        texts.append(
+            ax.annotate(
+                name,
+                (0.0, 0.0),
+                xytext=(0.0, 0.0),
+                textcoords="offset points",
+                ha="center",
+                va="center",
+                fontsize=SMALL if p <= 30 else SMALL - 1.5,
+                zorder=4,
+                parse_math=False,
+                annotation_clip=False,
+                path_effects=[withStroke(linewidth=2.0, foreground="white")],
+            )
+        )
+    return texts
+
+
+def _place(ax, positions, joined, texts, radius, extent):
+    """Set the limits of the axes, and the names where they hide least."""
+    pads = np.full((2, 2), radius + 3.0)  # points left free at the two ends of each axis
+    if not texts:
+        low, high, _ = _frame(positions, extent, pads)
+    else:
+        sizes = _sizes(ax, texts)
+        for strict in (0.05, 1.0):  # names that stick out make the frame wider, and then lie inside
+            low, high, scale = _frame(positions, extent, pads)
+            points = (positions - low) * scale
+            offsets = label_offsets(points, sizes, points[joined], radius, extent, strict=strict)
+            out_low = np.max(sizes / 2 - (points + offsets), axis=0)
+            out_high = np.max(points + offsets + sizes / 2 - extent, axis=0)
+            pads = np.maximum(pads + np.maximum(np.column_stack([out_low, out_high]) + 2.0, 0.0), pads)
+        low, high, _ = _frame(positions, extent, pads)
+        for text, place, offset in zip(texts, positions, offsets, strict=True):
+            text.xy, text.xyann = tuple(place), tuple(offset)
+    ax.set_xlim(low[0], high[0])
+    ax.set_ylim(low[1], high[1])
+
+
+def _place_as_rays(ax, positions, texts, radius, extent):
+    """Names around a circle, turned to point away from its middle: level ones would cover each other."""
+    longest = _sizes(ax, texts)[:, 0].max()
+    low, high, _ = _frame(positions, extent, np.full((2, 2), radius + 5.0 + longest))
+    for text, place in zip(texts, positions, strict=True):
+        angle = np.degrees(np.arctan2(place[1], place[0]))
+        right = abs(angle) <= 90.0
+        text.set(rotation=angle if right else angle + 180.0, rotation_mode="anchor")
+        text.set(ha="left" if right else "right", va="center_baseline")
+        text.xy, text.xyann = tuple(place), tuple((radius + 3.0) * place)
+    ax.set_xlim(low[0], high[0])
+    ax.set_ylim(low[1], high[1])
+
+
+def _sizes(ax, texts):
+    """Widths and heights in points."""
+    boxes = [text.get_window_extent() for text in texts]
+    return np.array([[box.width, box.height] for box in boxes]) * 72.0 / ax.figure.dpi
+
+
+def _frame(positions, extent, pads):
+    """Limits of equal aspect in which the pads stay free around the positions; and points per unit."""
+    low, high = positions.min(axis=0), positions.max(axis=0)
+    room = np.maximum(extent - pads.sum(axis=1), 0.3 * extent)
+    span = high - low
+    scale = float(np.min(room[span > 0] / span[span > 0])) if np.any(span > 0) else 1.0
+    spare = extent - pads.sum(axis=1) - span * scale
+    return low - (pads[:, 0] + spare / 2) / scale, high + (pads[:, 1] + spare / 2) / scale, scale
+
+
+def label_offsets(points, sizes, segments, radius, extent, *, strict=1.0) -> np.ndarray:
+    """Where the middle of each label lies from its node, so that labels hide little.
+
+    Sixteen directions are tried for each label, in three rounds. What counts, from most to least: other
+    labels, nodes, the frame, edges, and how far the direction is from straight away from the neighbours.
+
+    Parameters
+    ----------
+    points : ndarray of shape (p, 2)
+        The nodes; all lengths here are in points.
+    sizes : ndarray of shape (p, 2)
+        Width and height of each label.
+    segments : ndarray of shape (m, 2, 2)
+        The two ends of each edge.
+    radius : float
+        Of a node.
+    extent : ndarray of shape (2,)
+        Width and height of the frame.
+    strict : float
+        How much it counts that a label leaves the frame.
+
+    Returns
+    -------
+    ndarray of shape (p, 2)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.graphs.plots.network import label_offsets
+    >>> points, sizes = np.array([[40.0, 50.0], [60.0, 50.0]]), np.full((2, 2), 10.0)
+    >>> label_offsets(points, sizes, points[None], 5.0, np.array([100.0, 100.0]))
+    array([[-12.,   0.],
+           [ 12.,   0.]])
+    """
+    p = len(points)
+    outward = _away(points, segments)
+    turns = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+    offsets = np.zeros((p, 2))
+    placed = np.zeros(p, dtype=bool)
+    crowd = np.sum(np.linalg.norm(points[:, None] - points, axis=-1) < 40.0, axis=1)
+    for _ in range(3):
+        for i in np.argsort(-crowd, kind="stable"):
+            angles = np.arctan2(*outward[i][::-1]) + turns
+            ways = np.round(np.column_stack([np.cos(angles), np.sin(angles)]), 12) + 0.0
+            tries = ways * (radius + 2.0) + np.clip(1.5 * ways, -1, 1) * sizes[i] / 2
+            low, high = points[i] + tries - sizes[i] / 2, points[i] + tries + sizes[i] / 2
+            others = placed & (np.arange(p) != i)
+            middle = points[others] + offsets[others]
+            cost = 0.5 * (1.0 - np.cos(turns))
+            cost += 40.0 * _overlap(low, high, middle, sizes[others] / 2 + 0.5) / np.prod(sizes[i])
+            cost += 20.0 * _overlap(low, high, points, np.full((p, 2), radius)) / (4 * radius**2)
+            cost += 0.4 * strict * np.sum(np.maximum(0, -low) + np.maximum(0, high - extent), axis=1)
+            cost += 0.5 * _crossings(low, high, segments)
+            offsets[i], placed[i] = tries[np.argmin(cost)], True
+    return offsets
+
+
+def _away(points, segments):
+    """A unit vector a node, away from its neighbours; away from the middle where there are none."""
+    away = np.zeros_like(points)
+    step = segments[:, 1] - segments[:, 0]
+    step /= np.maximum(np.linalg.norm(step, axis=1, keepdims=True), 1e-12)
+    for end, sign in ((0, -1.0), (1, 1.0)):
+        for point, direction in zip(segments[:, end], sign * step, strict=True):
+            away[np.all(points == point, axis=1)] += direction
+    centre = points - points.mean(axis=0)
+    centre /= np.maximum(np.linalg.norm(centre, axis=1, keepdims=True), 1e-12)
+    away += 0.7 * centre
+    length = np.linalg.norm(away, axis=1, keepdims=True)
+    return np.where(length > 1e-9, away / np.maximum(length, 1e-9), [0.0, 1.0])
+
+
+def _overlap(low, high, middle, half):
+    """Areas that boxes have in common with all the others together."""
+    sides = np.minimum(high[:, None], middle + half) - np.maximum(low[:, None], middle - half)
+    return np.prod(np.maximum(sides, 0.0), axis=2).sum(axis=1)
+
+
+def _crossings(low, high, segments):
+    """How many segments pass through each box: their parameters inside it are an interval in [0, 1]."""
+    start, step = segments[:, 0], segments[:, 1] - segments[:, 0]
+    step = np.where(np.abs(step) < 1e-12, 1e-12, step)
+    one, two = (low[:, None] - start) / step, (high[:, None] - start) / step
+    first = np.minimum(one, two).max(axis=2, initial=0.0)
+    last = np.maximum(one, two).min(axis=2, initial=1.0)
+    return np.sum(first < last, axis=1)
+
+
+def _explain(ax, rho, widths, found, hidden, extent):
+    """The legend below the graph."""
+    from matplotlib.lines import Line2D
+
+    entries = []
+    for label, color, there in (("positive", POSITIVE, rho > 0), ("negative", NEGATIVE, rho < 0)):
+        if np.any(there):
+            entries.append(Line2D([], [], color=color, linewidth=2.0, label=label))
+    strength = np.abs(rho)
+    labels = {f"|ρ| = {strength[k]:.2g}": widths[k] for k in (-1, 0) if len(rho)}  # noqa: RUF001
+    for label, width in labels.items():  # the weakest and the strongest; once if they read the same
+        entries.append(Line2D([], [], color="0.35", linewidth=width, label=label))
+    if found is not None:
+        true, missed = found
+        for label, count, dashes, color in (
+            ("true", int(true.sum()), "-", "0.35"),
+            ("false", int((~true).sum()), _dashes(1.6), "0.35"),
+            ("missed", len(missed), ":", GREY),
+        ):
+            entries.append(
+                Line2D([], [], color=color, linestyle=dashes, linewidth=1.6, label=f"{label} ({count})")
+            )
+    note = f"{hidden} weaker edges not shown" if hidden else None
+    if not entries:
+        entries = [Line2D([], [], linestyle="none", label="no edges" if not hidden else "no edges shown")]
+    for columns in (4, 2, 1):  # as many as fit; a legend wider than the axes would crush these
+        legend = ax.legend(
+            handles=entries, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), borderaxespad=0.2,
+            ncols=min(columns, len(entries)), columnspacing=1.6, handlelength=2.4, fontsize=SMALL, title=note,
+            title_fontsize=SMALL,
+        )  # fmt: skip
+        if legend.get_window_extent().width * 72.0 / ax.figure.dpi <= 1.15 * extent[0]:
+            break
+
+
+# -- what is given --------------------------------------------------------------------------------------
+
+
+def _given(partial, names):
+    if hasattr(partial, "partial_correlation_"):
+        if names is None:
+            names = getattr(partial, "feature_names_in_", None)
+        partial = partial.partial_correlation_
+    partial = np.asarray(partial, dtype=float)
+    if partial.ndim != 2 or partial.shape[0] != partial.shape[1] or not partial.size:
+        raise ValueError(f"partial must be a square matrix; got shape {partial.shape}")
+    if not np.isfinite(partial).all():
+        raise ValueError("partial must be finite")
+    if np.abs(partial - partial.T).max() > 1e-8:
+        raise ValueError("partial must be symmetric")
+    diagonal = np.diag(partial)
+    if np.abs(partial).max() > 1 + 1e-8 or not (np.allclose(diagonal, 1) or np.all(diagonal == 0)):
+        raise ValueError(
+            "partial must hold correlations, with a diagonal of ones or of zeros; "
+            "for a precision matrix call trimreg.graphs.edges.partial_correlations first"
+        )
+    p = len(partial)
+    names = [f"x{j}" for j in range(p)] if names is None else [str(name) for name in names]
+    if len(names) != p:
+        raise ValueError(f"names must hold a name for each of the {p} variables; got {len(names)}")
+    return partial, names
+
+
+def _known_pairs(truth, names):
+    """The pairs of indices, the smaller first."""
+    known = set()
+    for pair in () if truth is None else truth:
+        if isinstance(pair, str) or len(pair) != 2:
+            raise ValueError(f"truth must hold pairs of nodes; got {pair!r}")
+        i, j = sorted(_node(node, names) for node in pair)
+        if i == j:
+            raise ValueError(f"truth must join different nodes; got {tuple(pair)!r}")
+        known.add((i, j))
+    return known
+
+
+def _node(node, names):
+    if isinstance(node, Integral):
+        if not 0 <= node < len(names):
+            raise ValueError(f"truth must hold indices below {len(names)}; got {node}")
+        return int(node)
+    if names.count(str(node)) != 1:
+        raise ValueError(f"truth must hold names of one node each; got {node!r}")
+    return names.index(str(node))
+
+
+def _positions(layout, p, joined):
+    if isinstance(layout, str):
+        if layout == "spring":
+            return force_layout(p, joined)
+        if layout == "circular":
+            angle = np.pi / 2 - 2 * np.pi * np.arange(p) / p  # the first at the top, then as a clock runs
+            return np.column_stack([np.cos(angle), np.sin(angle)])
+        raise ValueError(f"layout must be 'spring', 'circular' or an array of places; got {layout!r}")
+    layout = np.array(layout, dtype=float)
+    if layout.shape != (p, 2) or not np.isfinite(layout).all():
+        raise ValueError(f"layout must be finite and of shape ({p}, 2); got shape {layout.shape}")
+    return layout

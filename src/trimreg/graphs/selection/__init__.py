@@ -1,0 +1,1 @@
+"""Choosing the number of edges and alpha."""

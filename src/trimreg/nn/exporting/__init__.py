@@ -1,0 +1,1 @@
+"""A trained, trimmed network as a smaller one with the same outputs."""

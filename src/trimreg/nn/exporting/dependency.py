@@ -1,0 +1,257 @@
+"""Shrinking a network that cannot be traced, by the dependency graph of torch-pruning.
+
+That package (G. Fang et al., "DepGraph: towards any structural pruning", CVPR 2023) finds which channels of
+which layers must be cut together from one run of the network. It says what hangs together, not whether
+cutting changes the output: biases of cut channels and scattered flattened inputs are cut along, wrongly. So
+every channel is checked first, and every layer after it was cut. Nor does its walk through the graph always
+end: where it counts the channels of nested concatenations wrongly, the indices grow for ever. So the steps
+of a walk are counted.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import torch
+from torch import nn
+
+from .catalog import BATCH_NORMS, CONVOLUTIONS, LINEAR, MIXING_MODULES
+from .masking import Asked, moved
+from .shrink import Kept
+from .spaces import ExportError
+from .tracing import TOLERANCE, first_line, relative_difference, tensors_in
+
+_WEIGHTED = (*LINEAR, *CONVOLUTIONS)
+#: Layers that hold channels for a reason that is understood; a table of embeddings is a sum's other side.
+_HOLDING = (*MIXING_MODULES, *BATCH_NORMS, nn.Embedding)
+_COUPLED = "layers that are coupled to it"
+_MISCOUNTED = "whose channels torch-pruning does not count right"
+
+
+class _Stays(Exception):
+    """Why channels are not taken out, and whether only because we do not know better."""
+
+    def __init__(self, reason: str, unknown: bool = False):
+        super().__init__(reason)
+        self.reason, self.unknown = reason, unknown
+
+
+class _Lost(_Stays):
+    """A walk through the graph that does not end."""
+
+
+def shrink_by_dependency(
+    model: nn.Module, asked: dict[str, Asked], inputs: tuple
+) -> tuple[nn.Module, dict[str, Kept]]:
+    """A smaller model of the same class, and what stays of each layer; embeddings and heads are left.
+
+    Examples
+    --------
+    >>> import pytest
+    >>> _ = pytest.importorskip("torch_pruning")
+    >>> import torch
+    >>> from torch import nn
+    >>> from trimreg.nn.exporting.dependency import shrink_by_dependency
+    >>> from trimreg.nn.exporting.masking import masked_copy
+    >>> model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2))
+    >>> with torch.no_grad():
+    ...     model[2].weight[:, [1, 3]] = 0
+    >>> small, kept = shrink_by_dependency(*masked_copy(model), (torch.randn(4, 6),))
+    >>> small[0].out_features, len(kept["2"].columns)
+    (3, 3)
+    """
+    with torch.no_grad():
+        wanted = model(*moved(inputs))
+    reasons: dict[str, list[_Stays]] = {}
+    graph = _Graph(model, inputs)
+    for name, layer in asked.items():
+        module = model.get_submodule(name)
+        reasons[name] = _obstacles(graph, module, layer)
+        if reasons[name]:
+            continue
+        cut, reasons[name] = _removable(graph, module, layer.slab.axis)
+        if cut:
+            backup = copy.deepcopy(model)
+            try:
+                _cut(graph, module, layer.slab.axis, cut)
+                _compare(model, inputs, wanted)
+            except _Stays as stays:
+                reasons[name].append(stays)
+                model = backup
+                graph = _Graph(model, inputs)
+        # Only the number matters: which ones they were is not known any more once layers have shrunk twice.
+    kept = {}
+    for name, layer in asked.items():
+        module = model.get_submodule(name)
+        known = [stays.reason for stays in reasons[name] if not stays.unknown]
+        unknown = [stays.reason for stays in reasons[name] if stays.unknown]
+        kept[name] = Kept(held_by=known or ([] if unknown else [_COUPLED]), unknown=unknown)
+        if type(module) in _WEIGHTED and layer.slab.block == 1:
+            kept[name].rows, kept[name].columns = map(torch.arange, module.weight.shape[:2])
+    return model, kept
+
+
+def _obstacles(graph: _Graph, module: nn.Module, layer: Asked) -> list[_Stays]:
+    """Why nothing can be taken out of a layer, whatever its groups are; empty if something may."""
+    slab = layer.slab
+    if type(module) not in _WEIGHTED:
+        return [_Stays(f"its kind ({type(module).__name__})", unknown=True)]
+    if slab.attribute != "weight" or (slab.start, slab.block) != (0, 1):
+        return [_Stays("its groups, which are no rows or columns of its weight", unknown=True)]
+    if module not in graph.nodes:
+        return [
+            _Stays("a module that torch-pruning does not look into, if it is called at all", unknown=True)
+        ]
+    return []
+
+
+# -- the graph of torch-pruning -----------------------------------------------------------------------------
+
+
+class _Graph:
+    """torch-pruning's graph of a network, whose walks end."""
+
+    def __init__(self, model: nn.Module, inputs: tuple):
+        self._graph = _built(model, inputs)
+        self.names = {module: name for name, module in model.named_modules()}
+        self.nodes = self._graph.module2node
+        edges = sum(len(node.dependencies) for node in self.nodes.values())
+        self._steps = _Steps(most=200 + 5 * edges)
+        for node in self.nodes.values():
+            node.dependencies = _Counted(node.dependencies, self._steps)
+
+    def group(self, module: nn.Module, axis: int, indices: list[int]):
+        """All that must be cut with these channels of a layer."""
+        pruner = self._graph.get_pruner_of_module(module)
+        prune = pruner.prune_in_channels if axis == 1 else pruner.prune_out_channels
+        self._steps.taken = 0
+        try:
+            return self._graph.get_pruning_group(module, prune, indices)
+        except _Lost:
+            raise
+        except Exception as failure:
+            raise _Stays(f"a step that torch-pruning fails on ({first_line(failure)})", True) from failure
+
+    def gives(self, dependency) -> bool:
+        """Whether the channels of one member of a group are what its layer gives, not what it reads."""
+        return self._graph.is_out_channel_pruning_fn(dependency.handler)
+
+
+class _Steps:
+    """How many nodes a walk came to, and how many it may: walks that end take up to three for each edge,
+    even among forty nested concatenations."""
+
+    def __init__(self, most: int):
+        self.taken, self.most = 0, most
+
+
+class _Counted(list):
+    """The edges of a node. A walk reads them each time that it comes to the node, so here its steps can be
+    counted without a copy of torch-pruning's code."""
+
+    def __init__(self, edges: list, steps: _Steps):
+        super().__init__(edges)
+        self._steps = steps
+
+    def __iter__(self):
+        self._steps.taken += 1
+        if self._steps.taken > self._steps.most:
+            raise _Lost("concatenations or reshapes among which torch-pruning loses its way", unknown=True)
+        return super().__iter__()
+
+
+def _built(model: nn.Module, inputs: tuple):
+    try:
+        import torch_pruning
+    except ImportError as missing:
+        raise ImportError(
+            "a model that cannot be traced is exported by torch-pruning: pip install 'trimreg[export]'"
+        ) from missing
+    frozen = [p for p in model.parameters() if not p.requires_grad]
+    for parameter in frozen:
+        parameter.requires_grad_(True)  # the graph is read from autograd's
+    try:
+        with warnings.catch_warnings(), torch.enable_grad():
+            warnings.simplefilter("ignore")  # about parameters without a layer, which are left alone
+            return torch_pruning.DependencyGraph().build_dependency(
+                model, example_inputs=moved(inputs), verbose=False
+            )
+    except Exception as failure:
+        raise ExportError(
+            f"torch-pruning finds no dependency graph of {type(model).__name__}: {failure}"
+        ) from failure
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(False)
+
+
+def _cut(graph: _Graph, module: nn.Module, axis: int, indices: list[int]) -> None:
+    try:
+        graph.group(module, axis, indices).prune()
+    except (IndexError, RuntimeError) as failure:
+        raise _Stays(f"{_COUPLED} in a way that does not fit ({first_line(failure)})") from failure
+
+
+# -- does cutting change the output? ------------------------------------------------------------------------
+
+
+def _removable(graph: _Graph, module: nn.Module, axis: int) -> tuple[list[int], list[_Stays]]:
+    """Zero groups of a layer that can go with all that hangs on them, never all groups; why others stay."""
+    others = tuple(d for d in range(module.weight.dim()) if d != axis)
+    zero = (~module.weight.detach().ne(0).any(others)).nonzero().flatten().tolist() if others else []
+    found, reasons = [], {}
+    for index in zero:
+        try:
+            _refuse_what_is_read(graph, graph.group(module, axis, [index]))
+            found.append(index)
+        except _Stays as stays:
+            reasons[stays.reason] = stays
+            if isinstance(stays, _Lost):
+                break  # the next ones would take as long
+    return found[: module.weight.shape[axis] - 1], list(reasons.values())
+
+
+def _refuse_what_is_read(graph: _Graph, group) -> None:
+    """Raise unless a group of coupled channels is zero where it is made, or unread where it is used."""
+    made_zero = unread = True
+    for dependency, index in group.items:
+        module = dependency.target.module
+        index = [getattr(i, "idx", i) for i in index]
+        label = f"{graph.names.get(module)} ({type(module).__name__})"
+        if type(module) in _WEIGHTED:
+            gives = graph.gives(dependency)
+            weight = module.weight.detach()
+            if max(index, default=0) >= weight.shape[0 if gives else 1]:
+                raise _Stays(f"{label}, {_MISCOUNTED}")  # as in convolutions of groups, or behind a gather
+            if not gives:
+                unread &= not bool(weight[:, index].ne(0).any())
+                continue
+            made_zero &= not bool(weight[index].ne(0).any())
+            made_zero &= module.bias is None or not bool(module.bias.detach()[index].ne(0).any())
+        elif type(module) in BATCH_NORMS and module.running_mean is not None:
+            if max(index, default=0) >= module.num_features:
+                raise _Stays(f"{label}, {_MISCOUNTED}")
+            shift = -module.running_mean * (module.running_var + module.eps).rsqrt()
+            if module.affine:
+                shift = shift * module.weight.detach() + module.bias.detach()
+            made_zero &= not bool(shift[index].ne(0).any())
+        elif type(module) is nn.PReLU:
+            continue  # it gives zero for zero
+        elif any(True for _ in getattr(module, "parameters", list)()):
+            raise _Stays(label, unknown=type(module) not in _HOLDING)
+    if not made_zero and not unread:
+        raise _Stays(_COUPLED)
+
+
+def _compare(model: nn.Module, inputs: tuple, wanted) -> None:
+    """Raise if the network that was cut does not give the outputs wanted."""
+    try:
+        with torch.no_grad():
+            outputs = model(*moved(inputs))
+    except Exception as failure:  # view(-1, 800), a gather: a forward that is no graph cannot be changed
+        raise _Stays(f"a step of fixed width ({first_line(failure)})") from failure
+    if [t.shape for t in tensors_in(outputs)] != [t.shape for t in tensors_in(wanted)]:
+        raise _Stays("the network's output")
+    if not relative_difference(wanted, outputs) <= TOLERANCE:
+        raise _Stays("a step that does not give zero for zero, or that torch-pruning misreads", unknown=True)

@@ -1,0 +1,199 @@
+"""Exported networks on disk: weights and architecture in one file, without pickle; and ONNX.
+
+The file is in the safetensors format (a length, a JSON header, the raw numbers), so any reader of that
+format can read the weights. The architecture is a JSON text in the header's metadata, see
+:mod:`trimreg.nn.exporting.architecture`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import os
+import struct
+import tempfile
+import warnings
+from os import PathLike
+from pathlib import Path
+
+import torch
+from torch import Tensor, fx, nn
+
+from .architecture import describe, rebuild
+
+KEY = "trimreg.network"
+_DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8,
+    "BOOL": torch.bool,
+}  # fmt: skip
+_NAME_OF_DTYPE = {dtype: name for name, dtype in _DTYPES.items()}
+_LARGEST_HEADER = 100_000_000
+
+
+def save(model: fx.GraphModule, path: str | PathLike) -> None:
+    """Write an exported network to ``path``, at once or not at all.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, torch
+    >>> from torch import nn
+    >>> from trimreg.nn.exporting.export import export
+    >>> from trimreg.nn.exporting.files import load
+    >>> small = export(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), None, torch.ones(2, 3), repeats=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     small.save(pathlib.Path(folder) / "small.safetensors")
+    ...     again = load(pathlib.Path(folder) / "small.safetensors")
+    >>> torch.equal(again(torch.ones(2, 3)), small.model(torch.ones(2, 3)))
+    True
+    """
+    if not isinstance(model, fx.GraphModule):
+        raise ValueError(
+            f"a {type(model).__name__} has no graph that could be written down; only networks exported with "
+            "method='trace' can be saved. Save its state_dict() and rebuild the class"
+        )
+    config = describe(model)
+    once = {name: t for name, t in model.state_dict().items() if name not in config.get("tied", {})}
+    tensors = {name: t.detach().cpu().contiguous() for name, t in sorted(once.items())}
+    rebuild(config, tensors)  # what is written can be read
+    _write_atomically(Path(path), _packed(tensors, {KEY: json.dumps(config, allow_nan=False)}))
+
+
+def load(path: str | PathLike) -> fx.GraphModule:
+    """Read a network written by :func:`save`, in evaluation mode, on the CPU.
+
+    A file that is damaged or holds anything but known layers and functions is a ValueError.
+    """
+    tensors, metadata = _unpacked(Path(path).read_bytes())
+    if KEY not in metadata:
+        raise ValueError(f"{path} holds no network of trimreg")
+    return rebuild(_parsed(metadata[KEY]), tensors)
+
+
+# -- the file -----------------------------------------------------------------------------------------------
+
+
+def _packed(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
+    header: dict = {"__metadata__": metadata}
+    parts, start = [], 0
+    for name, tensor in tensors.items():
+        raw = tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+        header[name] = {
+            "dtype": _NAME_OF_DTYPE[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [start, start + len(raw)],
+        }
+        parts.append(raw)
+        start += len(raw)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([struct.pack("<Q", len(text)), text, *parts])
+
+
+def _unpacked(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata; every number in the header is checked against the file."""
+    damaged = ValueError("the file is damaged, or not in the safetensors format")
+    if len(content) < 8:
+        raise damaged
+    (length,) = struct.unpack("<Q", content[:8])
+    if length > min(len(content) - 8, _LARGEST_HEADER):
+        raise damaged
+    header = _parsed(content[8 : 8 + length])
+    data = memoryview(content)[8 + length :]
+    tensors, end = {}, 0
+    if not isinstance(header, dict):
+        raise damaged
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise damaged
+    for name, entry in header.items():
+        if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= set(entry):
+            raise damaged
+        dtype = _DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+        shape, offsets = entry["shape"], entry["data_offsets"]
+        for numbers in (shape, offsets):
+            if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
+                raise damaged
+        if dtype is None or len(offsets) != 2 or offsets[0] != end:
+            raise damaged
+        start, end = offsets
+        if end > len(data) or end - start != math.prod(shape) * dtype.itemsize:
+            raise damaged
+        raw = bytearray(data[start:end])
+        tensors[name] = (
+            torch.frombuffer(raw, dtype=dtype).reshape(shape) if raw else torch.empty(shape, dtype=dtype)
+        )
+    if end != len(data):
+        raise damaged
+    return tensors, metadata
+
+
+def _parsed(text: str | bytes):
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as failure:
+        raise ValueError(f"the file holds no readable JSON: {failure}") from failure
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    """Through a neighbouring file and a rename, so that a reader never meets half a file."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+# -- ONNX ---------------------------------------------------------------------------------------------------
+
+
+def to_onnx(model: nn.Module, example: tuple, path: str | PathLike) -> None:
+    """Write a network as ONNX. The first axis of every input is free if the example has more than one
+    sample.
+
+    Tensors in lists and dictionaries become inputs of their own. What is no tensor (None, a number, a text)
+    is built in as it is in the example.
+    """
+    try:
+        import onnxscript  # noqa: F401
+    except ImportError as missing:
+        raise ImportError("writing ONNX needs onnxscript: pip install 'trimreg[export]'") from missing
+    inputs = inspect.signature(model.forward).bind(*example).arguments  # those of *more are a tuple
+    free = tuple(_free_axes(value, name) for name, value in inputs.items())
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's own, about its internals
+        written = Path(folder) / "network.onnx"
+        torch.onnx.export(
+            model.eval(),
+            (*example, {}),  # a dictionary at the end stands for arguments by name, of which there are none
+            written,
+            dynamo=True,
+            dynamic_shapes=free,
+            external_data=False,
+            verbose=False,
+        )
+        content = written.read_bytes()
+    _write_atomically(Path(path), content)
+
+
+def _free_axes(value, name: str):
+    """The axes of an input that are free, in the form of the input: the first of each tensor."""
+    if isinstance(value, Tensor):
+        return {0: torch.export.Dim.AUTO} if value.dim() and value.shape[0] > 1 else None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return None
+    if type(value) in (list, tuple):
+        return type(value)(_free_axes(part, f"{name}[{number}]") for number, part in enumerate(value))
+    if type(value) is dict:
+        return {key: _free_axes(part, f"{name}[{key!r}]") for key, part in value.items()}
+    raise TypeError(
+        f"the input {name} is a {type(value).__name__}, which ONNX cannot take; it takes tensors, also in "
+        "lists, tuples and dictionaries, and numbers, texts and None, which are built in"
+    )

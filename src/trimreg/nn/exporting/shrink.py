@@ -1,0 +1,267 @@
+"""Making a traced network physically smaller, by what :mod:`trimreg.nn.exporting.flow` found out.
+
+Layers get the rows of the channels that stay and the columns that they read. Constants that are no longer
+computed go into the bias of the layer that read them. Where a layer reads fewer entries than are there, a
+gather takes them.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, fx, nn
+
+from .catalog import CONVOLUTIONS
+from .flow import Flow
+from .slim import Gather, MappedEmbedding, Plane, SlimAttention
+from .spaces import Mix, zero_padded
+from .tracing import remove_dead_steps
+
+#: A convolution gathers its input only if that leaves out at least a quarter: gathering copies the tensor.
+GATHER_BELOW = 0.75
+
+
+@dataclass
+class Kept:
+    """What physically stays of a layer: indices along each axis of its groups (None: all)."""
+
+    rows: Tensor | None = None
+    columns: Tensor | None = None
+    heads: Tensor | None = None
+    held_by: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+def shrink(
+    traced: fx.GraphModule, flow: Flow, by_input: frozenset[str] = frozenset(), asked=frozenset()
+) -> dict[str, Kept]:
+    """Shrink ``traced`` in place; what stays of each layer by name.
+
+    ``by_input``: layers whose size is counted by inputs. They always get exactly the inputs that they read.
+    ``asked``: layers to answer for, also if they are gone because their result reaches no output.
+    """
+    kept = {
+        name: Kept(held_by=[reason], unknown=[reason] if unknown else [])
+        for name, (reason, unknown) in flow.left.items()
+    }
+    with torch.no_grad():
+        for mix in flow.mixes:
+            kept[mix.node.target] = _shrink_mix(traced, flow, mix, mix.node.target in by_input)
+        for node, module, channels in flow.followers:
+            present = flow.present(channels)
+            if present.numel() < channels.size:
+                _put(traced, node.target, _take_channels(module, present))
+            kept[node.target] = Kept(rows=present, held_by=flow.spaces.reasons(channels.space))
+        for node, module, channels in flow.embeddings:
+            kept[node.target] = _shrink_embedding(traced, flow, node, module, channels)
+        for node, module in flow.attentions:
+            kept[node.target] = _shrink_attention(traced, node, module)
+        for node, start, end, channels in flow.reshapes:
+            named_sizes = node.op != "call_module" and node.target in ("view", "reshape", torch.reshape)
+            if named_sizes and flow.present(channels).numel() < channels.size:
+                _replace_by_flatten(traced.graph, node, start, end)
+        for node, size in flow.sizes:
+            node.replace_all_uses_with(size)  # the width that the network was written for
+            traced.graph.erase_node(node)
+    remove_dead_steps(traced.graph, traced)
+    traced.graph.lint()
+    traced.delete_all_unused_submodules()
+    here = {name for name, _ in traced.named_modules()}
+    for name in set(asked) - here:
+        kept[name] = Kept(*[torch.arange(0)] * 3)  # its result reaches no output
+    traced.recompile()
+    return kept
+
+
+def _put(traced: fx.GraphModule, name: str, module: nn.Module) -> None:
+    old = traced.get_submodule(name)
+    parent, _, leaf = name.rpartition(".")
+    trained = {part: p.requires_grad for part, p in old.named_parameters()}
+    for part, parameter in module.named_parameters():
+        parameter.requires_grad_(trained.get(part, any(trained.values())))  # what was frozen stays so
+    setattr(traced.get_submodule(parent), leaf, module.train(old.training))
+
+
+def _add(traced: fx.GraphModule, name: str, module: nn.Module) -> str:
+    """Add a module at the top under a name that is free."""
+    name = name.replace(".", "_")
+    while hasattr(traced, name):
+        name += "_"
+    traced.add_submodule(name, module.train(traced.training))
+    return name
+
+
+# -- layers that mix channels -----------------------------------------------------------------------------
+
+
+def _shrink_mix(traced: fx.GraphModule, flow: Flow, mix: Mix, exact: bool) -> Kept:
+    name, module, node = mix.node.target, mix.module, mix.node
+    rows, present = flow.present(mix.target), flow.present(mix.source)
+    read = flow.reads(mix).nonzero().flatten()
+    if read.numel() == 0:
+        read = present[:1]
+    linear = isinstance(module, nn.Linear)
+    gathers = read.numel() < present.numel() and (
+        exact or linear or read.numel() <= GATHER_BELOW * present.numel()
+    )
+    columns = read if gathers else present
+    folded = mix.source.known.clone()
+    folded[columns] = False  # they are still computed
+    folded = (folded & mix.source.value.ne(0)).nonzero().flatten()
+    source_node = node.args[0] if node.args else node.kwargs["input"]
+    plane = None
+    weight = module.weight[rows]
+    bias = None if module.bias is None else module.bias[rows]
+    if folded.numel():
+        value = mix.source.value[folded]
+        constant = torch.einsum("oj...,j->o...", weight[:, folded], value.to(weight.dtype))
+        if zero_padded(module):
+            plane = Plane(constant.unsqueeze(1), module.stride, module.padding, module.dilation)
+        else:
+            constant = constant if linear else constant.flatten(1).sum(1)
+            bias = constant if bias is None else bias + constant
+    unchanged = rows.numel() == mix.target.size and columns.numel() == mix.source.size and not folded.numel()
+    if not unchanged:
+        _put(traced, name, _like(module, weight[:, columns], bias))
+    if gathers:
+        place = torch.searchsorted(present, columns)
+        with traced.graph.inserting_before(node):
+            # counted from the end, where a layer has its channels however many axes come before
+            gather = _add(traced, f"{name}_gather", Gather(place, 1 - weight.dim()))
+            node.replace_input_with(source_node, traced.graph.call_module(gather, (source_node,)))
+    if plane is not None:
+        with traced.graph.inserting_after(node):
+            added = traced.graph.call_module(_add(traced, f"{name}_plane", plane), (source_node,))
+        with traced.graph.inserting_after(added):
+            total = traced.graph.call_function(operator.add, (node, added))
+        node.replace_all_uses_with(total, delete_user_cb=lambda user: user is not total)
+    return Kept(
+        rows,
+        columns,
+        held_by=flow.spaces.reasons(mix.target.space),
+        unknown=flow.spaces.reasons(mix.target.space, unknown_only=True),
+    )
+
+
+def _like(module: nn.Module, weight: Tensor, bias: Tensor | None, groups: int = 1) -> nn.Module:
+    """A layer of the same kind with this weight and bias."""
+    out_size, in_size = weight.shape[:2]
+    factory = {"device": weight.device, "dtype": weight.dtype}
+    if isinstance(module, CONVOLUTIONS):
+        made = nn.utils.skip_init(
+            type(module), in_size * groups, out_size, module.kernel_size, module.stride, module.padding,
+            module.dilation, groups, bias is not None, module.padding_mode, **factory,
+        )  # fmt: skip
+    else:
+        made = nn.utils.skip_init(nn.Linear, in_size, out_size, bias is not None, **factory)
+    made.weight.copy_(weight)
+    if bias is not None:
+        made.bias.copy_(bias)
+    return made
+
+
+def _take_channels(module: nn.Module, present: Tensor) -> nn.Module:
+    """A batch norm, depthwise convolution, plane or PReLU of the channels ``present``."""
+    if isinstance(module, CONVOLUTIONS):
+        bias = None if module.bias is None else module.bias[present]
+        return _like(module, module.weight[present], bias, groups=present.numel())
+    if isinstance(module, Plane):
+        return Plane(module.weight[present], module.stride, module.padding, module.dilation)
+    if isinstance(module, nn.PReLU):
+        made = nn.PReLU(present.numel(), dtype=module.weight.dtype)
+        made.weight.copy_(module.weight[present])
+        return made
+    made = type(module)(
+        present.numel(), module.eps, module.momentum, module.affine, dtype=module.running_mean.dtype
+    )
+    if isinstance(module, nn.SyncBatchNorm):
+        made.process_group = module.process_group
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        getattr(made, name).copy_(tensor[present] if tensor.dim() else tensor)
+    return made
+
+
+def _replace_by_flatten(graph: fx.Graph, node: fx.Node, start: int, end: int) -> None:
+    """``view(-1, 800)`` names a width that is no longer there; flattening does not."""
+    with graph.inserting_before(node):
+        flat = graph.call_function(torch.flatten, (node.args[0], start, end))
+    node.replace_all_uses_with(flat)
+    graph.erase_node(node)
+
+
+# -- embeddings and attention -----------------------------------------------------------------------------
+
+
+def _shrink_embedding(traced: fx.GraphModule, flow: Flow, node, module, channels) -> Kept:
+    columns = flow.present(channels)
+    table = module.weight[:, columns]
+    rows = table.ne(0).any(1).nonzero().flatten()
+    if module.max_norm is not None:
+        return Kept(rows=torch.arange(module.num_embeddings), held_by=["its max_norm"])
+    if rows.numel() < module.num_embeddings - 1:  # one row of zeros stays anyway
+        place = torch.full((module.num_embeddings,), rows.numel())
+        place[rows] = torch.arange(rows.numel())
+        made = MappedEmbedding(place, rows.numel(), columns.numel()).to(table.dtype)
+        made.table.weight.copy_(torch.cat([table[rows], table.new_zeros(1, columns.numel())]))
+        _put(traced, node.target, made)
+    elif columns.numel() < module.embedding_dim:
+        made = nn.Embedding(module.num_embeddings, columns.numel(), module.padding_idx, dtype=table.dtype)
+        made.weight.copy_(table)
+        _put(traced, node.target, made)
+    return Kept(rows=rows, columns=columns)
+
+
+def _shrink_attention(traced: fx.GraphModule, node: fx.Node, module: nn.MultiheadAttention) -> Kept:
+    heads, width = module.num_heads, module.head_dim
+    value_weight, value_bias = _projections(module)[2]
+    gives = value_weight.unflatten(0, (heads, width)).ne(0).flatten(1).any(1)
+    if value_bias is not None:
+        gives |= value_bias.unflatten(0, (heads, width)).ne(0).any(1)
+    read = module.out_proj.weight.unflatten(1, (heads, width)).ne(0).any(2).any(0)
+    alive = (gives & read).nonzero().flatten()
+    if alive.numel() == 0:
+        alive = torch.tensor([0])
+    reason = _attention_stays(node, module)
+    if alive.numel() == heads or reason:
+        return Kept(heads=torch.arange(heads), held_by=[reason] if reason else [])
+    made = SlimAttention(
+        module.embed_dim, alive.numel(), width, module.kdim, module.vdim,
+        module.in_proj_bias is not None, module.batch_first,
+    ).to(module.out_proj.weight.dtype)  # fmt: skip
+    entries = (alive[:, None] * width + torch.arange(width)).flatten()
+    for layer, (weight, bias) in zip((made.query, made.key, made.value), _projections(module), strict=True):
+        layer.weight.copy_(weight[entries])
+        if bias is not None:
+            layer.bias.copy_(bias[entries])
+    made.out.weight.copy_(module.out_proj.weight[:, entries])
+    if module.out_proj.bias is not None:
+        made.out.bias.copy_(module.out_proj.bias)
+    _put(traced, node.target, made)
+    return Kept(heads=alive)
+
+
+def _projections(module: nn.MultiheadAttention) -> list[tuple[Tensor, Tensor | None]]:
+    """Weight and bias of query, key and value."""
+    if module.in_proj_weight is not None:
+        weights = module.in_proj_weight.chunk(3)
+    else:
+        weights = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+    biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
+    return list(zip(weights, biases, strict=True))
+
+
+def _attention_stays(node: fx.Node, module: nn.MultiheadAttention) -> str:
+    """Why heads cannot be taken out of this layer; empty if they can."""
+    if module.bias_k is not None or module.add_zero_attn:
+        return "add_bias_kv or add_zero_attn"
+    if any(user.target is not operator.getitem or user.args[1] != 0 for user in node.users):
+        return "its attention weights are used"
+    mask = node.args[5] if len(node.args) > 5 else node.kwargs.get("attn_mask")
+    if isinstance(mask, fx.Node) and len(mask.meta["shape"]) == 3:
+        return "its mask, which is another for every head"
+    shapes = [x.meta["shape"] for x in node.args[:3] if isinstance(x, fx.Node)]
+    if len(shapes) < 3 or any(len(shape) != 3 for shape in shapes):
+        return "its input is not (batch, steps, width)"
+    return ""

@@ -1,0 +1,1 @@
+"""Bayesian layers and L0 gates."""

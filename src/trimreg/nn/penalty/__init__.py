@@ -1,0 +1,1 @@
+"""Penalties on the groups of a network, and the hook that applies them."""

@@ -1,0 +1,158 @@
+r"""What groups are ranked by, where that is not their norm.
+
+The penalty frees the h groups that matter most. Their norm is what the paper takes. Two others look at what a
+group does in the network, as running means with memory m,
+
+.. math:: s_g \leftarrow m s_g + (1 - m)\, v_g,
+
+- "taylor": :math:`v_g = \langle \theta_g, \nabla_g L \rangle^2`, the square of what the loss would change to
+  first order if the group were cut (Molchanov et al. 2019, "Importance estimation for neural network
+  pruning"). Ranked by :math:`s_g`, which starts at 0.
+- "activity": :math:`v_g` is the mean square of the unit's input; ranked by :math:`\|\theta_g\| \sqrt{s_g}`,
+  what the unit sends on; :math:`s_g` starts at 1. For input units; other groups are ranked by their norm.
+
+A group that is zero has no product with its gradient, so what was cut stays cut under "taylor"; under
+"activity", as under the norm, it comes back if one step of the optimizer makes it large enough.
+
+The gradients of "taylor" are those of the step, the same on all processes of a data-parallel training; the
+inputs of "activity" are those of one process, so that it is for training in one. A compiled model does not
+look for new hooks: attach a penalty with "activity" before the model's first call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from .groups import LayerGroups
+
+RANKINGS = ("norm", "taylor", "activity")
+MEMORY = 0.99
+
+
+class Running:
+    """A running mean that may move to another device."""
+
+    def __init__(self, value: Tensor):
+        self.value = value
+
+    def add(self, new: Tensor, skip: Tensor | None = None) -> None:
+        """Take in a new value, except where ``skip`` holds."""
+        new = new.to(self.value.dtype).expand_as(self.value)
+        if skip is not None:
+            new = torch.where(skip, self.value, new)
+        self.value.lerp_(new, 1.0 - MEMORY)
+
+
+class Watch:
+    """A hook on behalf of some groups; a copy of it, in a copied or saved model, does nothing."""
+
+    def __init__(self, notice):
+        self.notice = notice
+
+    def __call__(self, *args):
+        return None if self.notice is None else self.notice(*args)
+
+    def __getstate__(self):
+        return {"notice": None}
+
+
+@dataclass(frozen=True)
+class ScoredGroups(LayerGroups):
+    """Groups with a score; made by :func:`scored`."""
+
+    rank_by: str = "taylor"
+    score: Running | None = field(default=None, compare=False)
+
+    def importance(self, out: Tensor | None = None) -> Tensor:
+        if self.rank_by == "taylor":
+            return torch.sqrt(self.score.value, out=out)
+        return torch.mul(self.score.value.sqrt(), self.norms().detach(), out=out)
+
+    def watch(self, optimizer: torch.optim.Optimizer):
+        """Keep the score up to date while training; returns the handle of the hook."""
+        if self.rank_by == "activity":
+            return self.module.register_forward_pre_hook(Watch(self._note_inputs), with_kwargs=True)
+        return optimizer.register_step_pre_hook(torch.compiler.disable(self._before_step))
+
+    @torch.no_grad()
+    def _note_inputs(self, module, args, kwargs):
+        inputs = (args[0] if args else next(iter(kwargs.values()))).detach()
+        if not module.training or inputs.numel() == 0:
+            return
+        # A linear layer has its features on the last axis, a convolution its channels before the image.
+        leading, image = len(self.replicas), self.slabs[0].tensor().ndim - len(self.replicas) - 2
+        features = inputs.ndim - 1 - image
+        first = leading if features > leading else 0  # an input without replicas is shared by all
+        over = [axis for axis in range(first, inputs.ndim) if axis != features]
+        squares = inputs.float().square()
+        self.score.add(squares.mean(over) if over else squares)
+
+    def _before_step(self, optimizer, args, kwargs):
+        """Note the gradients; those that a closure finds inside of the step, when it has found them."""
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if closure is None:
+            self._note_gradients(optimizer)
+            return None
+        noted = False
+
+        def with_note():
+            nonlocal noted
+            loss = closure()
+            if not noted:  # LBFGS asks again, at other weights
+                self._note_gradients(optimizer)
+                noted = True
+            return loss
+
+        if len(args) > 1:
+            return (args[0], with_note, *args[2:]), kwargs
+        return args, {**kwargs, "closure": with_note}
+
+    @torch.no_grad()
+    def _note_gradients(self, optimizer):
+        gradients = [slab.tensor().grad for slab in self.counted]
+        if any(gradient is None for gradient in gradients):
+            return
+        dtype, parts = self.score.value.dtype, []
+        for slab, gradient in zip(self.counted, gradients, strict=True):
+            gradient = gradient.to_dense() if gradient.is_sparse else gradient
+            # In half precision a product of the two underflows.
+            product = self.view(slab, slab.tensor().detach().to(dtype) * gradient)
+            axes = self.inner_axes(slab, product)
+            parts.append(product.sum(axes) if axes else product)
+        total = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+        # A fused optimizer is handed the gradients of a scaled loss, and those of a step that it then skips.
+        scale, found_inf = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
+        if scale is not None:
+            total = total / scale.to(total.device)
+        skip = None if found_inf is None else found_inf.reshape(()).to(total.device) > 0
+        self.score.add(total.square(), skip)
+
+
+def scored(layer: LayerGroups, rank_by: str) -> LayerGroups:
+    """The layer's groups, ranked otherwise.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from trimreg.nn.penalty.groups import layer_groups
+    >>> from trimreg.nn.penalty.scores import scored
+    >>> groups = scored(layer_groups("fc", nn.Linear(3, 2)), "taylor")
+    >>> groups.importance()
+    tensor([0., 0., 0.])
+    """
+    if rank_by == "norm" or (rank_by == "activity" and layer.kind != "in"):
+        return layer
+    like = layer.slabs[0].tensor()
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    # From 0: a start of 1 would swallow squares such as 1e-8 in its rounding for hundreds of steps. The score
+    # of inputs starts as if all were alike, so that the norm decides until they are seen.
+    start = 0.0 if rank_by == "taylor" else 1.0
+    score = torch.full((*layer.replicas, layer.count), start, dtype=dtype, device=like.device)
+    return ScoredGroups(
+        layer.name, layer.module, layer.kind, layer.count, layer.slabs, layer.replicas, rank_by=rank_by,
+        score=Running(score),
+    )  # fmt: skip

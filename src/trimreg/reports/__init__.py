@@ -1,0 +1,1 @@
+"""Pages and charts of fitted models, and the demonstration."""

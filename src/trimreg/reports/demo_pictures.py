@@ -1,0 +1,165 @@
+"""The pictures of the demonstration."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+from .. import plotting
+from .._files import write_atomically
+from .demo import H_VALUES, BadInput, Demo
+
+COMPARED = (0, 2, 3)  # of the fits: the trimmed lasso with the h given, the lasso, MCP
+_UNFINISHED = ", not converged)"
+_LEGEND = 22  # points between axes and title, room for a row of the legend
+
+
+def check_drawing(directory, copy_summary_to=None) -> None:
+    """Make the folders for the pictures; :class:`BadInput` if nothing can be drawn or written there.
+
+    Called before the work, so that a typing error does not cost the work.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from trimreg.reports.demo_pictures import check_drawing
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     check_drawing(f"{folder}/new")
+    ...     Path(folder, "new").is_dir()
+    True
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise BadInput(
+            "pictures need matplotlib: pip install 'trimreg[plot]', or run with --no-pictures"
+        ) from None
+    folders = {"--out": Path(directory)}
+    if copy_summary_to is not None:
+        if Path(copy_summary_to).is_dir():
+            raise BadInput(f"--picture must name a file; {copy_summary_to} is a folder")
+        folders["--picture"] = Path(copy_summary_to).parent
+    for option, folder in folders.items():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / ".trimreg-probe", b"").unlink()
+        except OSError as error:
+            raise BadInput(
+                f"cannot write into {folder} ({error.strerror}); choose another place with {option}"
+            ) from None
+
+
+def write_pictures(demo: Demo, directory, copy_summary_to=None) -> list[Path]:
+    """Draw everything into ``directory``; returns the files written.
+
+    Parameters
+    ----------
+    demo : Demo
+    directory : path-like
+    copy_summary_to : path-like, optional
+        Where to write ``demo.png`` once more.
+
+    Returns
+    -------
+    list of pathlib.Path
+        ``path.png``, ``coefficients.png``, ``convergence.png`` and ``demo.png``, the first two side by side.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from trimreg.reports.demo import run
+    >>> from trimreg.reports.demo_pictures import write_pictures
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [file.name for file in write_pictures(run(), folder)]
+    ['path.png', 'coefficients.png', 'convergence.png', 'demo.png']
+    """
+    drawings = {
+        "path.png": _path_alone,
+        "coefficients.png": _coefficients_alone,
+        "convergence.png": _convergence,
+        "demo.png": _summary,
+    }
+    files = [_save(draw(demo), Path(directory) / name) for name, draw in drawings.items()]
+    if copy_summary_to is not None:
+        files.append(write_atomically(copy_summary_to, files[-1].read_bytes()))
+    return files
+
+
+def _save(figure, path):
+    buffer = io.BytesIO()
+    # Without the version of matplotlib the same picture is the same file wherever it is drawn.
+    figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
+    return write_atomically(path, buffer.getvalue())
+
+
+def _figure(width, height):
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _draw_path(demo, ax, pad=6):
+    # Beyond about 15 variables the blood serum measurements s1 to s5, nearly collinear, are all let in, and
+    # their unshrunk coefficients are ten times those of any smaller model.
+    plotting.coefficient_path(
+        H_VALUES, demo.path, feature_names=demo.feature_names, highlight=10, linear_below=50, ax=ax
+    )
+    ax.set_title("Trimmed lasso: a fit for each h, nothing else to tune", loc="left", fontsize=11, pad=pad)
+    if demo.h in H_VALUES:
+        ax.axvline(demo.h, color="0.4", linewidth=0.8, linestyle=":", zorder=0)
+    return ax
+
+
+def _draw_coefficients(demo, ax):
+    fits = [demo.fits[index] for index in COMPARED]
+    table = {f"{fit.method} ({fit.n_kept} kept)": fit.coef for fit in fits}
+    plotting.coefficients(table, feature_names=demo.feature_names, max_features=18, ax=ax)
+    ax.set_title(f"Three methods; trimmed lasso with h = {demo.h}", loc="left", fontsize=11, pad=_LEGEND)
+    return ax
+
+
+def _path_alone(demo):
+    figure = _figure(7.2, 4.6)
+    _draw_path(demo, figure.subplots())
+    return figure
+
+
+def _coefficients_alone(demo):
+    figure = _figure(6.6, 6.0)
+    _draw_coefficients(demo, figure.subplots())
+    return figure
+
+
+def _summary(demo):
+    figure = _figure(12.0, 5.6)
+    left, right = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
+    _draw_path(demo, left, pad=_LEGEND)
+    _draw_coefficients(demo, right)
+    return figure
+
+
+def _convergence(demo):
+    race = demo.race
+    names = {}
+    for solver, clock in race.seconds.items():
+        end = ")" if race.converged[solver] else _UNFINISHED
+        names[solver] = f"{solver} ({clock[-1] * 1e3:.0f} ms{end}"
+    histories = {names[solver]: np.array(values) for solver, values in race.histories.items()}
+    figure = _figure(10.4, 4.4)
+    left, right = figure.subplots(1, 2)
+    floor = 1e-9 * abs(min(values.min() for values in histories.values()))
+    plotting.convergence(histories, floor=floor, ax=left)
+    left.set_title("Which minimum: above the best of all", loc="left", fontsize=11)
+    own = {name: values - values[-1] for name, values in histories.items()}
+    plotting.convergence(own, reference=0.0, floor=floor, ax=right)
+    right.set_ylabel("objective minus its own limit")
+    right.set_title("How fast: above its own limit", loc="left", fontsize=11)
+    right.get_legend().remove()
+    for line in list(right.lines):  # without an end there is no limit to measure from
+        if line.get_label().endswith(_UNFINISHED):
+            line.remove()
+    figure.suptitle(f"Trimmed l1 penalty, h = {demo.h}, alpha = {race.alpha:.3g}", fontsize=11)
+    return figure

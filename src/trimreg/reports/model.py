@@ -1,0 +1,420 @@
+"""The page of one fitted model: what it is, its coefficients, how it was chosen, what is certified of it."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from trimreg_reproduction.spec import Chart
+
+from . import pages
+from .charts import bar_json, chart_json, heat_json
+
+_BARS = 30  # coefficients that are drawn
+_PATHS = 12  # paths that are drawn
+_ALPHAS = 6  # alphas up to which scores are lines
+
+
+def write_model_report(
+    model,
+    out,
+    *,
+    X=None,
+    y=None,
+    target: str | None = None,
+    data: str | None = None,
+    path=None,
+    scores: Mapping | None = None,
+    notes: Sequence[str] = (),
+    load: str | None = None,
+    saved: tuple[str, str] | None = None,
+    command: str | None = None,
+    title: str | None = None,
+) -> Path:
+    """Write the page of a fitted estimator of this library.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Linear or graphical, with or without cross-validation.
+    out : path-like
+        The page; written in one step.
+    X, y : array-like, optional
+        What it was fitted to. With them the certificates are computed again from the data.
+    target, data : str, optional
+        Names of the target and of the file, for the reader.
+    path : TrimmedPath, optional
+        Fits over h, where the model has none of its own.
+    scores : mapping of str to number, optional
+        For example ``{"R2 on the test set": 0.48}``.
+    notes : sequence of str
+        What was done to the data, a sentence each.
+    load : str, optional
+        Code that gets the model back. By default code that fits it again.
+    saved : (str, str), optional
+        Name and text of the model's file, which the page then carries for its reader to save.
+    command : str, optional
+        The command that was typed.
+    title : str, optional
+
+    Returns
+    -------
+    pathlib.Path
+
+    Notes
+    -----
+    Any text may come from a file that is not trusted. It is escaped for HTML, and for the charts as well.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from trimreg import TrimmedLasso
+    >>> from trimreg_reproduction.report import write_model_report
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((50, 5))
+    >>> y = 2 * X[:, 1] + rng.standard_normal(50)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = write_model_report(TrimmedLasso(h=1).fit(X, y), f"{folder}/model.html", X=X, y=y)
+    ...     "TrimmedLasso" in page.read_text()
+    True
+    """
+    summary = model.summary(max_rows=None).to_dict()
+    name = type(model).__name__
+    if title is None:
+        title = f"{name} of {target}" if target else name
+    groups = {
+        "choice": score_charts(model),
+        "coefficients": _coefficient_charts(summary),
+        "path": path_charts(model, path),
+    }
+    charts = [chart for group in groups.values() for chart in group]
+    places, start = {}, 0
+    for key, group in groups.items():
+        places[key] = list(range(start, start + len(group)))
+        start += len(group)
+    rows = [
+        {"name": entry} | {header: values[k] for header, values in summary["columns"].items()}
+        for k, entry in enumerate(summary["names"])
+    ]
+    about = {"data": data, "target": target}
+    return pages.write_page(
+        out,
+        "model.html",
+        title=title,
+        charts=charts,
+        places=places,
+        estimator=name,
+        rows_are="Edges" if hasattr(model, "certificate") else "Coefficients",
+        about={key: value for key, value in (about | summary["facts"]).items() if _is_known(value)},
+        scores=dict(scores or {}),
+        notes=list(notes),
+        table=pages.table(rows, "Coefficients") if rows else None,
+        checks=pages.table(diagnostics(model, X, y), "Certificates"),
+        recomputed=X is not None or hasattr(model, "certificate"),
+        load=refit_code(model, data, target, prepared=bool(notes)) if load is None else load,
+        saved=None if saved is None else _as_link(*saved),
+        command=command,
+    )
+
+
+def _as_link(name, text):
+    """A file inside the page: its name, and an address that holds all of it."""
+    return {"name": name, "href": "data:application/json;base64," + b64encode(text.encode()).decode("ascii")}
+
+
+def _is_known(value):
+    return value is not None and value == value  # a path leaves its certificates to the choice, as NaN
+
+
+# -- the choice of h and alpha ----------------------------------------------------------------------------
+
+
+def score_charts(model) -> list[dict]:
+    """Scores, or a criterion, over h and alpha; none of a model that chose nothing."""
+    if not hasattr(model, "hs_"):
+        return []
+    if hasattr(model, "score_path_"):
+        what, scores = "score", model.score_path_
+        label = "mean score of the folds (greater is better)"
+        if hasattr(model, "mse_path_"):
+            what, scores, label = "error", model.mse_path_, "mean squared error of the folds"
+        folds = scores.shape[2]
+        values = scores.mean(axis=2)
+        error = scores.std(axis=2, ddof=1) / np.sqrt(folds) if folds > 1 else None
+    elif hasattr(model, "criterion_path_"):
+        what, label = str(model.criterion), f"{model.criterion} (smaller is better)"
+        values, error = model.criterion_path_, None
+    else:
+        return []
+    hs, alphas = [int(h) for h in model.hs_], [_alpha_text(alpha) for alpha in model.alphas_]
+    i, j = model.best_index_
+    lines = []
+    for k in _shown_alphas(len(alphas), j):
+        one = {"name": f"alpha {alphas[k]}", "x": hs, "y": values[:, k]}
+        if error is not None and (len(alphas) <= 2 or k == j):
+            one |= {"low": values[:, k] - error[:, k], "high": values[:, k] + error[:, k]}
+        lines.append(one)
+    lines.append({"name": f"chosen: h = {hs[i]}", "x": [hs[i]], "y": [values[i, j]]})
+    within = "; the band is one standard error" if error is not None else ""
+    charts = [chart_json(Chart(f"The {what} over h{within}", "h", label, lines))]
+    if len(alphas) > 1 and len(hs) > 1:
+        charts.append(
+            heat_json(
+                f"The {what} over h and alpha; the circle is the choice",
+                alphas,
+                hs,
+                values,
+                x_label="alpha",
+                y_label="h",
+                value_label=what,
+                chosen=(alphas[j], hs[i]),
+            )
+        )
+    return charts
+
+
+def _shown_alphas(count, chosen):
+    """Which alphas have a line: all of a few, else some evenly, and that of the choice."""
+    if count <= _ALPHAS:
+        return list(range(count))
+    return sorted({*np.linspace(0, count - 1, _ALPHAS - 1).round().astype(int).tolist(), int(chosen)})
+
+
+def _alpha_text(alpha):
+    return alpha if isinstance(alpha, str) else f"{alpha:.4g}"
+
+
+# -- coefficients ---------------------------------------------------------------------------------------
+
+
+def _coefficient_charts(summary) -> list[dict]:
+    """The largest coefficients as bars, in units that can be compared where there are such."""
+    columns, names = summary["columns"], summary["names"]
+    known = ("standardized", "norm", "partial correlation", "coef")
+    key = next((one for one in known if one in columns), None)
+    if key is None or not names:
+        return []
+    labels = {
+        "standardized": "standardized coefficient",
+        "norm": "norm of the standardized coefficients",
+        "coef": "coefficient",
+    }
+    order = sorted(range(len(names)), key=lambda k: -abs(columns[key][k]))[:_BARS]
+    title = "Sizes" if len(order) == len(names) else f"The {len(order)} largest of {len(names):,}"
+    return [
+        bar_json(
+            title,
+            [names[k] for k in order],
+            [columns[key][k] for k in order],
+            x_label=labels.get(key, key),
+        )
+    ]
+
+
+def path_charts(model, path=None) -> list[dict]:
+    """Coefficients over h, at the alpha chosen; of the features that grow largest."""
+    path = getattr(model, "path_", None) if path is None else path
+    if path is None or not hasattr(path, "coefs") or len(path.hs) < 2:
+        return []
+    j = model.best_index_[1] if hasattr(model, "best_index_") and path is getattr(model, "path_", None) else 0
+    coefs = np.asarray(path.coefs[:, j], dtype=float) * getattr(model, "feature_deviation_", 1.0)
+    several = coefs.ndim == 3  # outputs between h and the features
+    values = np.sqrt((coefs**2).sum(axis=1)) if several else coefs
+    names = getattr(model, "feature_names_in_", [f"x{k}" for k in range(values.shape[1])])
+    size = np.abs(values).max(axis=0)
+    ranked = np.argsort(-size, kind="stable")
+    ranked = ranked[size[ranked] > 0]
+    if not ranked.size:
+        return []
+    hs = [int(h) for h in path.hs]
+    lines = [{"name": str(names[k]), "x": hs, "y": values[:, k]} for k in ranked[:_PATHS]]
+    rest = f" ({_PATHS} of {ranked.size:,})" if ranked.size > _PATHS else ""
+    what = "norm of standardized coefficients" if several else "standardized coefficient"
+    title = f"Coefficients over h{rest}, alpha {_alpha_text(path.alphas[j])}"
+    return [chart_json(Chart(title, "h", what, lines))]
+
+
+# -- certificates ---------------------------------------------------------------------------------------
+
+
+def diagnostics(model, X=None, y=None) -> list[dict]:
+    """What is known of the fit, a row each: ``check``, ``value``, ``meaning``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg import TrimmedLasso
+    >>> from trimreg.reports.model import diagnostics
+    >>> X = np.arange(12.0).reshape(6, 2) ** 2 % 7
+    >>> rows = diagnostics(TrimmedLasso(h=1).fit(X, X[:, 0]), X, X[:, 0])
+    >>> [row["check"] for row in rows]
+    ['solver', 'stationarity', 'local minimum', 'exchange']
+    """
+    result = model.result_
+    rows = [_row("solver", "converged" if result.converged else "not converged", result.message)]
+    if hasattr(model, "certificate"):
+        return rows + _graph_checks(model.certificate())
+    measured = model.stationarity_
+    problem = None if X is None or y is None else _problem(model, X, y)
+    if problem is not None:
+        from ..diagnostics import stationarity
+        from ..penalties import TrimmedL1
+
+        weights = model.trim_weights_ if isinstance(problem["penalty"], TrimmedL1) else None
+        measured = stationarity(**problem, weights=weights)
+    rows.append(
+        _row("stationarity", measured, "squared distance of 0 from the subdifferential of the objective")
+    )
+    if problem is None:
+        if result.swap_optimal is not None:
+            rows.append(
+                _row("exchange", "none improves" if result.swap_optimal else "one improves", "as solved")
+            )
+        return rows
+    return rows + _point_checks(problem, _names(model))
+
+
+def _problem(model, X, y):
+    """The arguments of :mod:`trimreg.diagnostics`; None where the fit left samples out."""
+    if len(model.outliers_):
+        return None
+    target, weight = model._target(y, None)
+    given = model.get_params(deep=False)
+    arguments = model._problem_arguments() if hasattr(model, "hs_") else model._arguments()
+    return {
+        "X": X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else X,
+        "y": np.asarray(target),
+        "coef": model.result_.coef,
+        "intercept": model.result_.intercept,
+        "penalty": _with_h(arguments["penalty"], model._facts["h"]),
+        "alpha": model.alpha_,
+        "loss": arguments["loss"],
+        "sample_weight": weight,
+        **{name: given.get(name, False) for name in ("fit_intercept", "standardize", "positive")},
+    }
+
+
+def _with_h(penalty, h):
+    """The penalty with the number of free parts that its h came to."""
+    import copy
+
+    from ..penalties import get_penalty
+
+    own = copy.copy(get_penalty(penalty))
+    if h is not None:
+        own.h = h
+    return own
+
+
+def _point_checks(problem, names):
+    from ..diagnostics import best_swap, is_local_minimum
+    from ..losses import get_loss
+    from ..penalties import TrimmedL1
+
+    if not isinstance(problem["penalty"], TrimmedL1):
+        return []
+    point = is_local_minimum(**problem, tol=1e-4)
+    where = "" if point.coordinate is None else f"{names(point.coordinate)}: "
+    meaning = "all conditions hold to 1e-4" if point else f"{where}{point.reason}"
+    rows = [_row("local minimum", "yes" if point else "not certified", meaning)]
+    simple = problem["penalty"].groups is None and np.ndim(problem["coef"]) == 1
+    if get_loss(problem["loss"]).name != "quadratic" or not simple:
+        return rows
+    swap = best_swap(**problem)
+    if swap:
+        gone = "a free place" if swap.leaves is None else names(swap.leaves)
+        meaning = f"{names(swap.enters)} in place of {gone} lowers the objective by {swap.gain:.3g}"
+        return [*rows, _row("exchange", "one improves", meaning)]
+    meaning = (
+        "all exchanges of one feature for another were scored"
+        if swap.exact
+        else ("by scores that are bounds; others may exist")
+    )
+    return [*rows, _row("exchange", "none improves", meaning)]
+
+
+def _graph_checks(found):
+    words = {True: "yes", False: "no", None: "not decided"}
+    return [
+        _row("stationarity", found.stationarity, "squared distance of 0 from the subdifferential"),
+        _row("duality gap", found.relative_gap, "of the weighted problem, relative"),
+        _row("positive definite", found.positive_definite, f"condition {found.condition:.3g}"),
+        _row("local minimum", words[found.local_minimum], found.reason),
+    ]
+
+
+def _row(check, value, meaning):
+    return {"check": check, "value": value, "meaning": meaning}
+
+
+def _names(model):
+    names = getattr(model, "feature_names_in_", None)
+    return lambda k: f"x{k}" if names is None else str(names[k])
+
+
+# -- code -----------------------------------------------------------------------------------------------
+
+
+def refit_code(model, data: str | None, target: str | None, prepared: bool = False) -> str:
+    """Code that fits the model again; names are written as Python writes them, whatever is in them.
+
+    Parameters
+    ----------
+    model : estimator
+    data, target : str or None
+        The file and the column.
+    prepared : bool
+        Whether something was done to the columns, which the code then points to.
+
+    Examples
+    --------
+    >>> from trimreg import TrimmedLasso
+    >>> from trimreg.reports.model import refit_code
+    >>> print(refit_code(TrimmedLasso(h=2), "data.csv", 'a "b"'))
+    import pandas
+    from trimreg import TrimmedLasso
+    <BLANKLINE>
+    table = pandas.read_csv('data.csv')
+    X, y = table.drop(columns=['a "b"']), table['a "b"']
+    model = TrimmedLasso(h=2).fit(X, y)
+    """
+    name = type(model).__name__
+    defaults = type(model)().get_params(deep=False)
+    given = {k: v for k, v in model.get_params(deep=False).items() if not _same(v, defaults[k])}
+    given = {key: value for key, value in given.items() if key not in ("n_jobs", "verbose")}
+    arguments = ", ".join(f"{key}={_code(value)}" for key, value in given.items())
+    reader = "read_parquet" if str(data).endswith(".parquet") else "read_csv"
+    lines = ["import pandas", *_imports(given.values()), f"from trimreg import {name}", ""]
+    lines.append(f"table = pandas.{reader}({str(data or 'data.csv')!r})")
+    if prepared:
+        lines.append("# here comes what the notes at the top of this page say of the columns")
+    if hasattr(model, "certificate"):
+        return "\n".join([*lines, f"model = {name}({arguments}).fit(table)"])
+    column = str(target or "y")
+    lines.append(f"X, y = table.drop(columns=[{column!r}]), table[{column!r}]")
+    return "\n".join([*lines, f"model = {name}({arguments}).fit(X, y)"])
+
+
+def _code(value):
+    """What makes the value again: the whole of an array, and not NumPy's spelling of it."""
+    return repr(value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value)
+
+
+def _imports(values):
+    """Lines that import the classes of scikit-learn and of this library among the values."""
+    found = {}
+    for value in values:
+        room = ".".join(part for part in type(value).__module__.split(".") if not part.startswith("_"))
+        if room.startswith("sklearn."):
+            found[f"from {room} import {type(value).__name__}"] = None
+        elif room.startswith("trimreg."):
+            found[f"from {room.rsplit('.', 1)[0]} import {type(value).__name__}"] = None
+    return sorted(found)
+
+
+def _same(value, default):
+    return value is default or (type(value) is type(default) and repr(value) == repr(default))

@@ -1,0 +1,237 @@
+"""Pages of one HTML file that need no network: a template, tables, charts, and the libraries inside.
+
+The page carries its own content policy: no address can be loaded, and no script can run but the two that are
+in it, known by their hashes. Text is escaped by the template; that is the first wall, this the second.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
+from numbers import Integral, Real
+from pathlib import Path
+
+from .. import __version__
+from .._files import write_atomically
+
+_TEMPLATES = "templates"
+_MISSING = "–"  # noqa: RUF001
+
+
+def write_page(out, template: str, *, title: str, charts, **context) -> Path:
+    """Fill a template and write the page, in one step.
+
+    Parameters
+    ----------
+    out : path-like
+    template : str
+        A file of the folder ``templates`` that extends ``base.html``.
+    title : str
+    charts : list of dict
+        By :mod:`.plotlycharts`; a template places the k-th by ``chart(k)``.
+    **context
+        What else the template asks for.
+
+    Returns
+    -------
+    pathlib.Path
+    """
+    return write_atomically(out, render(template, title=title, charts=charts, **context).encode())
+
+
+def render(template: str, *, title: str, charts=(), now: datetime | None = None, **context) -> str:
+    """The page as text.
+
+    Examples
+    --------
+    >>> from trimreg.reports.pages import render
+    >>> page = render("report.html", title="<b>", sections=[])
+    >>> "<title>&lt;b&gt;</title>" in page
+    True
+    """
+    scripts = {"plotly": _plotly() if charts else "", "own": _file("report.js")}
+    now = datetime.now(UTC) if now is None else now
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            title=title,
+            charts=list(charts),
+            charts_json=script_json(list(charts)),
+            style=_file("report.css"),
+            scripts=scripts,
+            policy=_policy([text for text in scripts.values() if text]),
+            version=__version__,
+            written=now.strftime("%Y-%m-%d %H:%M UTC"),
+            **context,
+        )
+    )
+
+
+def script_json(value) -> str:
+    """JSON that can stand inside a ``<script>``: no text in it can end the element or open a comment.
+
+    Examples
+    --------
+    >>> from trimreg.reports.pages import script_json
+    >>> print(script_json({"name": "</script><!--"}))
+    {"name":"\\u003c/script\\u003e\\u003c!--"}
+    """
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
+
+def table(rows: list[Mapping], name: str = "") -> dict:
+    """A sortable table: its columns in the order in which rows bring them, and cells with a key to sort by.
+
+    Parameters
+    ----------
+    rows : list of mapping
+        Values are numbers, text, truth values, None, or lists of these.
+    name : str
+        What the table is, for those who hear it.
+
+    Returns
+    -------
+    dict
+        ``name``; ``columns`` with ``header`` and whether it ``is_number``; ``rows`` of cells with ``text``
+        and ``key``, which is empty where a value is missing.
+
+    Examples
+    --------
+    >>> from trimreg.reports.pages import table
+    >>> made = table([{"method": "lasso", "n": 1000}, {"method": "mcp", "rate": 0.12345}])
+    >>> [column["header"] for column in made["columns"]], [cell["text"] for cell in made["rows"][0]]
+    (['method', 'n', 'rate'], ['lasso', '1,000', '–'])
+    >>> made["rows"][1][2]
+    {'text': '0.1235', 'key': '0.12345'}
+    """
+    headers = list(dict.fromkeys(key for row in rows for key in row))
+    columns = []
+    for header in headers:
+        values = [_scalar(row.get(header)) for row in rows]
+        there = [value for value in values if value is not None]
+        numbers = bool(there) and all(isinstance(v, Real) and not isinstance(v, bool) for v in there)
+        columns.append({"header": str(header), "is_number": numbers})
+    cells = [[{"text": shown(row.get(h)), "key": _key(row.get(h))} for h in headers] for row in rows]
+    return {"name": name, "columns": columns, "rows": cells}
+
+
+def shown(value) -> str:
+    """A value as a reader sees it.
+
+    Examples
+    --------
+    >>> from trimreg.reports.pages import shown
+    >>> [shown(v) for v in (12345, 0.000123456, True, None, float("nan"), [1, 2.5], {"a": 0.5}, -2.0)]
+    ['12,345', '0.0001235', 'yes', '–', '–', '1, 2.5', 'a: 0.5', '-2']
+    """
+    value = _scalar(value)
+    if value is None:
+        return _MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Integral):
+        return f"{value:,}"
+    if isinstance(value, Real):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {shown(entry)}" for key, entry in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(shown(entry) for entry in value)
+    return str(value)
+
+
+def svg_image(figure) -> str:
+    """A matplotlib figure as the address of an image: SVG inside the page.
+
+    As an image the SVG has its own names and styles, so two of them cannot disturb each other.
+    """
+    import io
+
+    import matplotlib
+    from matplotlib import pyplot
+
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "trimreg"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None}, bbox_inches="tight")
+    pyplot.close(figure)
+    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+# -- parts ------------------------------------------------------------------------------------------------
+
+
+def _scalar(value):
+    """Python's own type of a NumPy scalar or array; None for NaN."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _key(value):
+    """What a cell is sorted by: full digits of a number, else its text."""
+    value = _scalar(value)
+    if value is None:
+        return ""
+    if isinstance(value, Real):
+        return repr(float(value))
+    return shown(value)
+
+
+def _policy(scripts):
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _environment():
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError(
+            f"reports need jinja2, which cannot be imported ({error}); pip install 'trimreg[report]'"
+        ) from error
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_file),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["paragraphs"] = lambda text: [
+        part for part in str(text).split("\n\n") if part.strip()
+    ]
+    environment.filters["shown"] = shown
+    return environment
+
+
+@cache
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath(_TEMPLATES, name).read_text(encoding="utf-8").strip()
+
+
+@cache
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise ImportError(
+            f"reports need plotly, which cannot be imported ({error}); pip install 'trimreg[report]'"
+        ) from error
+    text = get_plotlyjs().strip()
+    if "</script" in text.lower():
+        raise ValueError("this release of plotly.js cannot stand inside a page; install another plotly")
+    return text

@@ -1,0 +1,162 @@
+"""What the first-order solvers (``bcd``, ``dc``, ``prox``) share: checked arguments, step and goal."""
+
+from __future__ import annotations
+
+import numbers
+
+import numpy as np
+
+from ..driver import Step, keeping
+from ..problem import Problem
+
+_GROWTH = 1.2
+
+
+def positive_number(name: str, value) -> float:
+    """``value`` as a float; a ValueError that names the argument unless it is finite and above 0.
+
+    Examples
+    --------
+    >>> from trimreg.solvers.first_order.common import positive_number
+    >>> positive_number("eta", 2)
+    2.0
+    """
+    number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+    if not number or not 0 < value < np.inf:
+        raise ValueError(f"{name} must be a positive finite number; got {value!r}")
+    return float(value)
+
+
+def require_trimmed(problem: Problem, solver: str) -> None:
+    """A ValueError unless the penalty trims: the solver is defined for nothing else.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from trimreg.penalties import TrimmedL1
+    >>> from trimreg.solvers.first_order.common import require_trimmed
+    >>> require_trimmed(SimpleNamespace(penalty=TrimmedL1(h=1).bind(3)), "bcd")
+    """
+    if problem.penalty.n_free is None:
+        raise ValueError(f"solver {solver!r} needs a penalty that trims; got penalty {problem.penalty!r}")
+
+
+def feasible_start(problem: Problem, theta0) -> np.ndarray:
+    r"""The point nearest to ``theta0`` at which the objective is finite.
+
+    .. math:: \arg\min_\theta \|\theta - \theta^0\| \quad\text{with}\quad \theta_j = 0
+              \text{ where } f_j = \infty, \quad \theta \ge 0 \text{ if the problem asks for it.}
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> import numpy as np
+    >>> from trimreg.penalties import L1
+    >>> from trimreg.solvers.first_order.common import feasible_start
+    >>> penalty = L1(penalty_factor=[1.0, 1.0, np.inf]).bind(3)
+    >>> feasible_start(SimpleNamespace(penalty=penalty, n_features=3, positive=True), [1.0, -1.0, 1.0])
+    array([1., 0., 0.])
+    """
+    theta = np.array(theta0, dtype=float)
+    if theta.shape != (problem.n_features,):
+        raise ValueError(f"theta0 must hold {problem.n_features} coefficients; got shape {theta.shape}")
+    if not np.isfinite(theta).all():
+        raise ValueError(f"theta0 must be finite; got {theta[~np.isfinite(theta)][0]}")
+    penalty = problem.penalty
+    theta[penalty.norm.spread(np.isinf(penalty.levels(1.0)))] = 0.0
+    return feasible(problem, theta)
+
+
+def feasible(problem: Problem, theta):
+    """theta, with 0 in place of what is negative and must not be."""
+    return np.where(problem.positive, np.maximum(theta, 0.0), theta) if np.any(problem.positive) else theta
+
+
+def keeping_start(problem: Problem, theta, steps):
+    """The steps; of a run that is interrupted within the first, the start stays.
+
+    Before it there are the many passes over X that ``L_f`` takes. What the objective takes is paid for by who
+    interrupts.
+
+    Examples
+    --------
+    >>> from trimreg.solvers.first_order.common import keeping_start
+    >>> list(keeping_start(None, None, iter(["first", "second"])))
+    ['first', 'second']
+    """
+
+    def start():
+        objective = problem.objective(theta)
+        if not np.isfinite(objective):
+            return None
+        return Step(theta, problem.weights(theta, np.zeros_like(theta)), objective, message="start")
+
+    return keeping(steps, start)
+
+
+class StepSize:
+    r"""The step ``eta`` of a first-order method: given, or :math:`1/L_f`, or found by halving.
+
+    :math:`1/L_f` is the longest step for which every method here is known to descend. A loss without a bound
+    on its curvature (Poisson, Gamma, Cox) has no such constant: there the step starts from the curvature at
+    the first point, grows a little with every step, and is halved until the quadratic bound that the proofs
+    need holds for the step taken,
+
+    .. math:: L(\theta^+) \le L(\theta) + \langle\nabla L(\theta), \theta^+ - \theta\rangle
+              + \tfrac{1}{2\eta}\|\theta^+ - \theta\|^2.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from trimreg.solvers.first_order.common import StepSize
+    >>> StepSize(SimpleNamespace(lipschitz=lambda: 4.0), None, None).eta
+    0.25
+    """
+
+    def __init__(self, problem: Problem, eta: float | None, predictor):
+        self.problem = problem
+        self.halving = False
+        if eta is None:
+            constant = problem.lipschitz()
+            self.halving = not np.isfinite(constant)
+            eta = 1.0 / (problem.local_lipschitz(predictor) if self.halving else constant)
+        self.eta = self._following = eta
+
+    def take(self, theta, loss, gradient, move):
+        """``(theta+, predictor, loss)``, ``theta+ = move(eta)`` from a point with that loss and gradient."""
+        self.eta = self._following
+        while True:
+            following = move(self.eta)
+            predictor = self.problem.predictor(following)
+            with np.errstate(over="ignore", invalid="ignore"):  # too long a step: inf is above any bound
+                value = self.problem.loss_value(predictor)
+            if not self.halving or self.eta < 1e-300:
+                return following, predictor, value
+            step = following - theta
+            bound = loss + float(gradient @ step) + float(step @ step) / (2 * self.eta)
+            if value <= bound + 1e-14 * abs(loss):
+                self._following = _GROWTH * self.eta  # where the loss is flatter, a longer step may hold
+                return following, predictor, value
+            self.eta /= 2
+
+
+def stationarity_goal(problem: Problem, tol: float) -> float:
+    r""":math:`tol \cdot \max_j |\nabla_j L(0)|`, what the distance to stationarity must come down to.
+
+    ``tol`` is taken no smaller than 50 times the precision of a product: below it a gradient is rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.designs import as_design
+    >>> from trimreg.losses import Quadratic
+    >>> from trimreg.penalties import L1
+    >>> from trimreg.solvers import Problem
+    >>> from trimreg.solvers.first_order.common import stationarity_goal
+    >>> X, y, d = np.eye(2), np.array([1.0, -3.0]), np.array([0.5, 0.5])
+    >>> stationarity_goal(Problem(as_design(X, d), Quadratic(), y, d, L1().bind(2), 0.1), 0.01)
+    0.015
+    """
+    at_zero = problem.gradient(problem.origin())
+    scale = float(np.max(np.abs(at_zero), initial=0.0)) or 1.0
+    return max(tol, 50 * problem.precision) * scale

@@ -1,0 +1,140 @@
+r"""The DC baseline: Algorithm 2 of Khamaru and Wainwright (2018).
+
+The trimmed penalty is a difference of convex functions, the l1 norm less the sum of the h largest,
+
+.. math:: F(\theta) = L(\theta) + \alpha \sum_j r_j(\theta) - \alpha \sum_{j \le h} r_{(j)}(\theta), \qquad
+          r_j(\theta) = f_j |\theta_j|.
+
+A step replaces the last part by a tangent at the current point and L by its quadratic bound, and minimizes
+what it gets, so F never rises for ``eta <= 1/L_f``:
+
+.. math:: v \in \alpha\, \partial \Bigl(\sum_{j \le h} r_{(j)}\Bigr)(\theta), \qquad
+          \theta^+ = \mathrm{soft}\bigl(\theta - \eta (\nabla L(\theta) - v),\; \eta \alpha f\bigr).
+
+Where fewer than h coefficients are nonzero the subdifferential is large, and the choice in it matters:
+
+- ``ties="plain"``: :math:`v_j = \alpha f_j\, \mathrm{sign}(\theta_j)` on the h largest, with sign(0) = 0. A
+  zero among the h largest then stays under the penalty, and the method can stop at a point that is
+  *DC-critical* but no local minimum: zero itself is one as soon as
+  :math:`|\nabla_j L(0)| \le \alpha f_j` for all j.
+- ``ties="aware"``: S is filled by magnitude, then by :math:`|\nabla_j L|/f_j`, and
+  :math:`v_j = -\alpha f_j\, \mathrm{sign}(\nabla_j L)` on zeros in S. A free zero takes a plain gradient
+  step, so the method stops only where the gradient on S vanishes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..driver import Step
+from .common import (
+    StepSize,
+    feasible,
+    feasible_start,
+    keeping_start,
+    positive_number,
+    require_trimmed,
+    stationarity_goal,
+)
+
+TIES = ("plain", "aware")
+
+
+def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, ties="plain"):
+    r"""Algorithm 2 of Khamaru and Wainwright for the trimmed penalty.
+
+    Stops at a stationary point, :math:`\sqrt{T} \le tol \cdot \max_j |\nabla_j L(0)|` with the weights of
+    the current S. The plain form also stops where its own steps do, :math:`\|\theta^+ - \theta\|/\eta` below
+    the same goal: at a DC-critical point, where T need not vanish. For groups with ``q = inf`` both forms do:
+    where the largest entries of a free group tie, the tangent is one of several, and may hold them there.
+    ``message`` says which was reached.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a penalty that trims.
+    theta0 : ndarray of shape (n_features,)
+        Coefficients to start from.
+    tol : float
+    rng : ignored
+        The method draws nothing at random.
+    eta : float, optional
+        Step; ``1/L_f`` by default, found by halving for a loss of unbounded curvature.
+    ties : {"plain", "aware"}
+        The subgradient on zeros among the h largest; see the head of this module.
+
+    Yields
+    ------
+    Step
+        With the series ``T`` and ``residual``, the :math:`\|\theta^+ - \theta\|/\eta` of the step just taken.
+
+    References
+    ----------
+    Khamaru, K. and Wainwright, M. J. (2018). Convergence guarantees for a class of non-convex and
+    non-smooth optimization problems. ICML. Algorithm 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.designs import as_design
+    >>> from trimreg.losses import Quadratic
+    >>> from trimreg.penalties import TrimmedL1
+    >>> from trimreg.solvers import Problem, dc, run
+    >>> X, y, d = np.eye(2), np.array([2.0, 1.0]), np.array([0.5, 0.5])
+    >>> problem = Problem(as_design(X, d), Quadratic(), y, d, TrimmedL1(h=1).bind(2), alpha=1.5)
+    >>> run(dc.iterate(problem, np.zeros(2), ties="plain"), max_iter=100).step.theta
+    array([0., 0.])
+    >>> run(dc.iterate(problem, np.zeros(2), ties="aware"), max_iter=100).step.theta
+    array([2., 0.])
+    """
+    require_trimmed(problem, "dc")
+    if not isinstance(ties, str) or ties not in TIES:
+        raise ValueError(f"ties must be one of {list(TIES)}; got {ties!r}")
+    theta = feasible_start(problem, theta0)
+    eta = None if eta is None else positive_number("eta", eta)
+    return keeping_start(problem, theta, _algorithm_2(problem, theta, tol, eta, ties))
+
+
+def _algorithm_2(problem, theta, tol, eta, ties):
+    penalty, alpha = problem.penalty, problem.alpha
+    norm = penalty.norm
+    goal = stationarity_goal(problem, tol)
+    level = penalty.levels(alpha)  # alpha f
+
+    predictor = problem.predictor(theta)
+    gradient, loss = problem.gradient(predictor), problem.loss_value(predictor)
+    w = problem.weights(theta, gradient)  # 0 on S
+    step = StepSize(problem, eta, predictor)
+
+    def shrunken_step(eta):
+        return norm.shrink(feasible(problem, theta - eta * (gradient - v)), eta * level)
+
+    while True:
+        # v in alpha d(sum of the h largest r)
+        sign = norm.polar(theta)
+        if ties == "aware":
+            sign = np.where(norm.spread(norm.lengths(theta) == 0), -norm.polar(gradient), sign)
+        v = np.multiply(norm.spread(level), sign, out=np.zeros_like(theta), where=norm.spread(w == 0))
+        # theta+ <- soft(theta - eta (grad L - v), eta alpha f)
+        theta_before = theta
+        theta, predictor, loss = step.take(theta, loss, gradient, shrunken_step)
+        eta = step.eta
+        gradient = problem.gradient(predictor)
+        w = problem.weights(theta, gradient)
+        T = penalty.stationarity(theta, w, gradient, alpha, problem.positive)
+        residual = float(np.linalg.norm(theta - theta_before)) / eta
+        stationary = np.sqrt(T) <= goal
+        critical = (ties == "plain" or norm.q == np.inf) and residual <= goal
+        message = f"sqrt(T) {np.sqrt(T):.3g}, fixed-point residual {residual:.3g}, goal {goal:.3g}"
+        if stationary:
+            message = f"a stationary point: {message}"
+        elif critical:
+            message = f"a DC-critical point, which need not be a local minimum: {message}"
+        yield Step(
+            theta,
+            w,
+            loss + penalty.value(theta, alpha),
+            converged=bool(stationary or critical),
+            message=message,
+            series={"T": T, "residual": residual},
+        )

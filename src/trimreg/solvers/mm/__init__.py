@@ -1,0 +1,1 @@
+"""The default solver: majorize-minimize by working sets."""

@@ -1,0 +1,253 @@
+r"""A quadratic plus group norms, minimized in Gram coordinates: what ``minimize_block`` does for l1.
+
+.. math:: \min_x\; g'(x - \theta) + \tfrac12 (x - \theta)'G(x - \theta) + \sum_g t_g \|x_g\|_q,
+          \quad q \in \{2, \infty\}.
+
+Block coordinate descent finds the groups at work, and for :math:`q = \infty` the face: which entries of a
+group are at its top. Newton steps on them end what block descent would crawl over. For q = 2 the norm is
+smooth away from 0, with curvature :math:`t (I/\|x\| - xx'/\|x\|^3)`; for :math:`q = \infty` the objective
+on a face is a quadratic in the tops and in the entries below them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import linalg
+from .group_kernels import TOP, block_descent, residual, shift
+
+_FIRST_EPOCHS = 5  # after them it is known how many groups are at work
+_ENOUGH = 1e-4  # of the decrease that the slope promises (Armijo)
+
+
+def group_residual(theta, gradient, starts, threshold, q):
+    r"""The element of :math:`g + \sum_g t_g\, \partial \|\theta_g\|_q` nearest to 0, group by group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.solvers.mm.groups import group_residual
+    >>> starts, threshold = np.array([0, 2, 4]), np.array([5.0, 1.0])
+    >>> group_residual(np.array([0.0, 0.0, 2.0, 0.0]), np.array([6.0, 8.0, -1.0, 0.5]), starts, threshold, 2)
+    array([3. , 4. , 0. , 0.5])
+    """
+    out = np.empty(theta.size)
+    for a, b, t in zip(starts[:-1], starts[1:], threshold, strict=True):
+        residual(theta[a:b], gradient[a:b], t, q != 2, out[a:b])
+    return out
+
+
+def newton_direction(hessian, slope, size):
+    """``-H^-1 slope``, or nearly so if H is singular. Its diagonal is about ``size``, or 0 in both."""
+    scale = 1.0 / np.sqrt(np.where(size > 0, size, 1.0))
+    factor = linalg.regularized_cholesky(hessian * np.multiply.outer(scale, scale))
+    return -scale * linalg.solve(factor, scale * slope)
+
+
+# -- q = 2 ------------------------------------------------------------------------------------------------
+
+
+def newton_on_groups(gram, gradient, theta, starts, threshold, tol, patience=10):
+    """Newton steps for q = 2 on the free groups and those not 0, in place; groups that reach 0 are dropped.
+
+    At most ``patience`` steps may be cut short: until block descent has found the groups at work they
+    often are.
+    """
+    group = np.repeat(np.arange(threshold.size), np.diff(starts))
+    t = threshold[group]
+    free = (t == 0) & (np.diagonal(gram) > 0)
+    for _ in range(patience + 5):
+        length = np.sqrt(np.add.reduceat(theta * theta, starts[:-1]))
+        active = np.flatnonzero(free | ((length[group] > 0) & (t > 0)))
+        if active.size == 0:
+            return
+        x, of = theta[active], group[active]
+        r = np.where(t[active] > 0, length[of], 1.0)
+        bend = t[active] / r
+        slope = gradient[active] + bend * x
+        if np.max(np.abs(slope)) <= tol:
+            return
+        block = gram[np.ix_(active, active)]
+        unit = x * np.sqrt(bend) / r
+        hessian = block - np.multiply.outer(unit, unit) * np.equal.outer(of, of)
+        hessian[np.diag_indices_from(hessian)] += bend
+        d = newton_direction(hessian, slope, np.diagonal(block) + bend)
+        decrease = slope @ d
+        if not decrease < 0:
+            return
+        step, change = _search_groups(block, gradient[active], x, d, of, threshold, decrease)
+        target = theta.copy()
+        target[active] += change
+        shift(gram, gradient, theta, target, 0, theta.size)
+        patience -= step < 1.0
+        if patience < 0 or step == 0.0:
+            return
+
+
+def _search_groups(block, gradient, x, d, of, threshold, decrease):
+    """How far to go along d, and the change of x: groups that pass 0 are first left there, then steps halved.
+
+    The objective is measured exactly, as a change: its parts are differences that lose no digits.
+    """
+    xx, xd, dd = (np.bincount(of, v, minlength=threshold.size) for v in (x * x, x * d, d * d))
+    r = np.sqrt(xx)
+    t = np.where(xx > 0, threshold, 0.0)
+    passing = (t > 0) & (xx + xd <= 0)
+    if passing.any():
+        change = np.where(passing[of], -x, d)
+        growth = np.where(passing, -r, _growth(r, xd, dd, 1.0))
+        if gradient @ change + 0.5 * change @ block @ change + t @ growth <= _ENOUGH * decrease:
+            return 1.0, change
+    linear, quadratic = gradient @ d, d @ block @ d
+    # The line of a group of one coordinate passes through 0: stop there. Others miss it.
+    radial = passing & (xx * dd - xd * xd <= 1e-14 * xx * dd)
+    ends = np.where(radial, xx / np.where(radial, -xd, 1.0), np.inf)
+    step = min(1.0, ends.min())
+    for _ in range(100):
+        value = step * linear + 0.5 * step * step * quadratic + t @ _growth(r, xd, dd, step)
+        if value <= _ENOUGH * step * decrease:
+            return step, np.where((ends <= step)[of], -x, step * d)
+        step *= 0.5
+    return 0.0, np.zeros_like(x)
+
+
+def _growth(r, xd, dd, step):
+    """``||x + s d|| - ||x||`` of every group from ``||x||``, ``x'd`` and ``d'd``."""
+    rise = step * (2 * xd + step * dd)
+    total = np.sqrt(np.maximum(r * r + rise, 0.0)) + r
+    return np.where(total > 0, rise / np.where(total > 0, total, 1.0), 0.0)
+
+
+# -- q = inf ----------------------------------------------------------------------------------------------
+
+
+def newton_on_face(gram, gradient, theta, starts, threshold, patience=10):
+    """Newton steps for q = inf on the current face, in place; it shrinks where a bound is met.
+
+    The entries at the top of a group move together, as one variable; those below it and free groups are not
+    penalized. A step past bounds is cut off at them, if that lowers the objective; else it ends at the first.
+    At most ``patience`` steps may be cut short.
+    """
+    group = np.repeat(np.arange(threshold.size), np.diff(starts))
+    alive = np.diagonal(gram) > 0
+    free = (threshold == 0)[group]
+    for _ in range(patience + 1):
+        size = np.abs(theta)
+        top = np.where(threshold > 0, np.maximum.reduceat(size, starts[:-1]), 0.0)
+        working = top[group] > 0
+        merged = working & (size >= (1.0 - TOP) * top[group])
+        at_top, below = np.flatnonzero(merged), np.flatnonzero(~merged & alive & (working | free))
+        coordinates = np.concatenate([at_top, below])
+        if coordinates.size == 0:
+            return
+        sign = np.concatenate([np.sign(theta[at_top]), np.ones(below.size)])
+        firsts = np.flatnonzero(np.diff(group[at_top], prepend=-1))  # at_top is sorted, group by group
+        tops = group[at_top[firsts]]
+        variables = np.concatenate([firsts, at_top.size + np.arange(below.size)])
+        slope = np.add.reduceat(sign * gradient[coordinates], variables)
+        slope[: tops.size] += threshold[tops]
+        block = gram[np.ix_(coordinates, coordinates)]
+        hessian = block * np.multiply.outer(sign, sign)
+        if variables.size < coordinates.size:
+            hessian = np.add.reduceat(np.add.reduceat(hessian, variables, axis=0), variables, axis=1)
+        d = newton_direction(hessian, slope, np.add.reduceat(np.diagonal(block), variables))
+        decrease = slope @ d
+        if not decrease < 0:
+            return
+
+        climb = np.zeros(threshold.size)
+        climb[tops] = d[: tops.size]
+        along = np.zeros(theta.size)
+        along[at_top] = np.sign(theta[at_top]) * climb[group[at_top]]
+        along[below] = d[tops.size :]
+        bounded = below[~free[below]]
+        first = _first_bound(theta, along, top, climb, bounded, group[bounded])
+        target, height = _follow(theta, along, top, climb, 1.0, group, free)
+        if first < 1.0:
+            change = (target - theta)[coordinates]
+            value = gradient[coordinates] @ change + 0.5 * change @ block @ change
+            if value + threshold[tops] @ (height - top)[tops] > _ENOUGH * decrease:
+                target, _ = _follow(theta, along, top, climb, first, group, free)
+        shift(gram, gradient, theta, target, 0, theta.size)
+        if first == 1.0:
+            return
+
+
+def _first_bound(theta, along, top, climb, bounded, of):
+    """The step, at most 1, at which a top reaches 0 or an entry below reaches the top of its group."""
+    gap = np.concatenate([top, top[of] - theta[bounded], top[of] + theta[bounded]])
+    speed = np.concatenate([-climb, along[bounded] - climb[of], -along[bounded] - climb[of]])
+    closing = speed > 0
+    return float(np.min(gap[closing] / speed[closing], initial=1.0))
+
+
+def _follow(theta, along, top, climb, step, group, free):
+    """Theta after a step and the tops of its groups; what would pass its bound stays there."""
+    height = top + step * climb
+    height[height <= 4 * np.finfo(float).eps * top] = 0.0  # it ends at 0, up to rounding
+    moved = theta + step * along
+    bound = height[group]
+    at_top = (np.abs(theta) >= (1.0 - TOP) * top[group]) & (top[group] > 0)
+    moved = np.where(at_top, np.copysign(bound, theta), np.where(free, moved, np.clip(moved, -bound, bound)))
+    return moved, height
+
+
+# -- both -------------------------------------------------------------------------------------------------
+
+
+def _epochs(theta, starts, threshold):
+    """As many epochs of block descent as cost about one Newton step: at most twice the better of both."""
+    free = np.diff(starts)[threshold == 0].sum()
+    active = max(np.count_nonzero(theta), int(free), 10)
+    newton = 1e5 + 30.0 * active**2 + active**3 / 30.0
+    return int(np.clip(newton / (active * theta.size), 10, 100))
+
+
+def minimize_group_block(gram, gradient, theta, starts, threshold, q, tol, max_rounds=100) -> bool:
+    r"""Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum_g t_g ||x_g||_q``, in place.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (m, m)
+        G, positive semidefinite and contiguous; where it has a column of zeros the gradient is 0.
+    gradient, theta : ndarray of shape (m,)
+        The gradient of the quadratic part at ``theta``. Both are updated.
+    starts : ndarray of int64 of shape (n_groups + 1,)
+        Group g is ``theta[starts[g]:starts[g + 1]]``, and not empty.
+    threshold : ndarray of shape (n_groups,)
+        t; 0 leaves a group free, with inf it must be 0 and stays so.
+    q : 2 or inf
+    tol : float
+        Largest violation of an optimality condition (an entry of :func:`group_residual`).
+
+    Returns
+    -------
+    bool
+        Whether the conditions hold within ``tol``; rounding in a singular G can keep them from it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.solvers.mm.groups import minimize_group_block
+    >>> theta, gradient, starts = np.zeros(3), np.array([-3.0, -4.0, -1.0]), np.array([0, 2, 3])
+    >>> minimize_group_block(np.eye(3), gradient, theta, starts, np.array([2.5, 2.0]), 2, 1e-12)
+    True
+    >>> theta
+    array([1.5, 2. , 0. ])
+    """
+    flat, work = q != 2, np.empty((4, theta.size))
+    if block_descent(gram, gradient, theta, starts, threshold, flat, _FIRST_EPOCHS, tol, work):
+        return True
+    for repeat in range(max_rounds):
+        before = theta.copy()
+        epochs = _epochs(theta, starts, threshold)
+        if block_descent(gram, gradient, theta, starts, threshold, flat, epochs, tol, work):
+            return True
+        patience = 2 ** min(repeat, 10) - 1
+        if flat:
+            newton_on_face(gram, gradient, theta, starts, threshold, patience)
+        else:
+            newton_on_groups(gram, gradient, theta, starts, threshold, 0.3 * tol, patience)
+        if np.array_equal(theta, before):  # rounding has the last word
+            break
+    return bool(np.max(np.abs(group_residual(theta, gradient, starts, threshold, q)), initial=0.0) <= tol)

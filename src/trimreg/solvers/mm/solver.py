@@ -1,0 +1,441 @@
+r"""The default solver: majorize-minimize over the weights, from a good start, then exchanges.
+
+Given theta the weights w follow from the penalty's rule; given w the problem is convex, and is solved
+to its end by working sets (:mod:`trimreg.solvers.mm.workingset`). F falls strictly until the weights
+repeat themselves, at a local minimum. Which one is decided by the start, so for a trimmed penalty there
+are three parts:
+
+1. **start**: the soft-min homotopy (:mod:`trimreg.solvers.mm.homotopy`), or the point given;
+2. **MM** to a local minimum;
+3. **exchanges** (:mod:`trimreg.solvers.search.exchange`): splices, single swaps and a few kicks.
+
+``effort="low"`` is MM from the weighted lasso alone; ``"medium"`` is the three parts; ``"high"`` adds
+two more starts, a path of rising alpha (:mod:`trimreg.solvers.mm.rising`) and a best subset, larger splices,
+more swaps tried and more kicks.
+
+Above the exact-penalty threshold the weighted lasso is zero, so the start is taken at a smaller alpha. For
+single coefficients and least squares part 3 is then the search over subsets
+(:mod:`trimreg.solvers.search.subset`),
+which scores every single swap exactly: the result is 1-swap optimal, and says so. For other losses, and for
+groups, part 3 searches the quadratic model of the loss at the point reached, and keeps what the loss itself
+confirms.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...penalties.base import largest_violation
+from ..driver import Step, keeping
+from ..first_order.common import feasible_start
+from ..gram import GramPool
+from ..problem import Problem
+from ..search.exchange import descend, kick
+from ..search.groups import GroupSearch, eliminated
+from ..search.soft import SoftSearch
+from ..search.subset import SubsetSearch
+from .homotopy import homotopy
+from .reached import Reached
+from .rising import rising_alpha
+from .workingset import GramSolver, WorkingSetSolver
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to look for a good basin."""
+
+    homotopy: bool
+    exchanges: bool
+    splices: tuple[int, ...] = (8, 4, 2)
+    trials: int = 6
+    kicks: int = 4
+    subset_kicks: int = 6
+    kick_share: int = 3
+    rounds: int = 1
+    subset_rounds: int = 1
+    rivals: bool = False  # whether further starts are tried under a soft alpha
+
+
+EFFORTS = {
+    "low": Effort(homotopy=False, exchanges=False),
+    "medium": Effort(homotopy=True, exchanges=True),
+    "high": Effort(
+        True,
+        True,
+        (32, 16, 8, 4, 2),
+        trials=24,
+        kicks=20,
+        subset_kicks=30,
+        rounds=3,
+        subset_rounds=4,
+        rivals=True,
+    ),
+}
+
+_EPS = float(np.finfo(float).eps)
+_PATIENCE = 3  # kicks that lead back to the same free set, before kicking ends
+
+
+def iterate(problem: Problem, theta0, *, tol=1e-6, rng=None, effort="medium"):
+    """Steps of the default solver; see the module. ``theta0=None`` lets the solver choose its start."""
+    if effort not in EFFORTS:
+        raise ValueError(f"effort must be one of {sorted(EFFORTS)}; got {effort!r}")
+    rng = np.random.default_rng(0) if rng is None else rng
+    normal, norms = problem.normalized()
+    start = None if theta0 is None else feasible_start(problem, theta0) * norms
+    reached = Reached(normal, start)
+    steps = _normalized(normal, norms, start, tol, rng, EFFORTS[effort], reached)
+
+    def in_units(step):
+        return None if step is None else replace(step, theta=step.theta / norms)
+
+    for step in keeping(steps, lambda: in_units(reached.step())):
+        reached.forget()
+        yield in_units(step)
+
+
+def confirm(problem: Problem, few: Problem, step: Step, *, tol=1e-6, rng=None, effort="medium"):
+    """MM on the data from a step of the problem on few rows (:mod:`trimreg.solvers.few_rows`).
+
+    Gram matrices are still those of the few rows: the gradients of the data correct their rounding.
+    """
+    normal, norms = problem.normalized()
+    few = replace(few, design=few.design.rescaled(1.0 / norms))
+    inner = WorkingSetSolver(normal, tol, gradient_at_zero=few.gradient(few.origin()))
+    inner.pool = GramPool(few.design, few.d)
+    for end in _majorize_minimize(inner, step.theta * norms, step.weights):
+        confirmed = end.converged and np.array_equal(end.weights == 0, step.weights == 0)
+        optimal = step.swap_optimal if confirmed else None
+        yield replace(end, theta=end.theta / norms, swap_optimal=optimal)
+
+
+def _normalized(problem, norms, theta0, tol, rng, effort, reached):
+    inner = WorkingSetSolver(problem, tol, reached=reached)
+    if problem.penalty.n_free is None:
+        yield from _majorize_minimize(inner, theta0)
+        return
+    if not problem.loss.constant_curvature or problem.penalty.norm.q is not None:
+        yield from _trimmed_general(inner, theta0, rng, effort)
+        return
+    yield from _trimmed_quadratic(inner, norms, theta0, rng, effort)
+
+
+# -- MM alone: any penalty, any loss ------------------------------------------------------------------
+
+
+def _majorize_minimize(inner, theta, weights=None, gradient=None):
+    """Weights, inner problem, weights, ... until the weights of the solution leave it optimal."""
+    problem, penalty = inner.problem, inner.problem.penalty
+    if theta is None:
+        theta = inner.null
+        if weights is None and penalty.n_free is None:
+            # theta = 0 gives a folded concave penalty its full weights: the first problem is the lasso
+            weights, gradient = penalty.weights(theta, problem.alpha), inner.gradient_at_null
+    if weights is None:
+        gradient = problem.gradient(problem.predictor(theta))
+        weights = problem.weights(theta, gradient)
+    objective = np.inf
+    while True:
+        threshold = penalty.thresholds(weights, problem.alpha)
+        theta, gradient, loss, solved = inner.solve(theta, threshold, gradient=gradient)
+        # A free coefficient within rounding of 0 is 0: its place is open to the largest gradient.
+        theta = np.where(np.abs(theta) <= 10 * _EPS * np.max(np.abs(theta), initial=0.0), 0.0, theta)
+        previous, objective = objective, loss + penalty.value(theta, problem.alpha)
+        weights = problem.weights(theta, gradient)
+        threshold = penalty.thresholds(weights, problem.alpha)
+        worst = largest_violation(theta, gradient, threshold, problem.positive, penalty.norm)
+        # The second test is rounding's: F cannot fall any more although the tolerance asks for it.
+        done = solved and (worst <= inner.goal or objective > previous - 1e-14 * abs(previous))
+        message = f"largest violation {worst:.3g}, goal {inner.goal:.3g}"
+        yield Step(theta, weights, objective, converged=done, message=message)
+        if done or not solved:
+            return
+
+
+# -- trimmed: any loss, single coefficients or groups ---------------------------------------------------
+
+
+def _trimmed_general(inner, theta0, rng, effort):
+    """Start, MM, and exchanges on the quadratic model at the local minimum that MM has found."""
+    problem, penalty = inner.problem, inner.problem.penalty
+    theta, weights = theta0, None
+    if theta0 is None and problem.alpha >= problem.exact_threshold() and penalty.n_free > 0:
+        theta, weights = yield from _eliminated_start(inner)
+    elif theta0 is None:
+        theta, _, weights = yield from _start(inner, effort)
+    best = yield from _settled(inner, theta, weights)
+    yield from improve_on_model(inner, best, rng, effort)
+
+
+def _eliminated_start(inner):
+    """``(theta, weights)`` with h free parts: those that backward elimination leaves of a weighted lasso.
+
+    Its alpha falls until it has chosen more than enough. A generator of steps.
+    """
+    problem, norm, h = inner.problem, inner.norm, inner.problem.penalty.n_free
+    levels = problem.penalty.levels(1.0)
+    regular = (levels > 0) & np.isfinite(levels) & inner.alive
+    alpha, theta, gradient = _start_alpha(inner), inner.null, inner.gradient_at_null
+    most = min(2 * h, int(np.count_nonzero(regular)))
+    for _ in range(6):
+        threshold = problem.penalty.levels(alpha)  # not levels * alpha: both inf and 0 may occur
+        theta, gradient, loss, _ = inner.solve(theta, threshold, tol=1e-2, gradient=gradient)
+        chosen = np.flatnonzero((norm.lengths(theta) > 0) & regular)
+        if chosen.size >= most:
+            break
+        alpha *= 0.6
+    weights = problem.weights(theta, gradient)
+    yield Step(theta, weights, loss + problem.penalty.value(theta, problem.alpha), message="start")
+    if chosen.size <= h:
+        return np.where(norm.spread(weights > 0), 0.0, theta), weights
+    parts = np.flatnonzero((norm.lengths(theta) > 0) | ((levels == 0) & inner.alive))
+    model = GramSolver(inner, parts, theta, gradient, loss, inner.point(theta)[0])
+    free = eliminated(model, theta, gradient, chosen, h)
+    kept = levels == 0
+    kept[free] = True
+    theta = np.where(norm.spread(kept), theta, 0.0)
+    return theta, weights_at(problem, theta, free)
+
+
+def settle(inner, theta, weights) -> Step:
+    """The local minimum that MM leads to from there."""
+    *_, step = _majorize_minimize(inner, theta, weights)
+    return step
+
+
+def improve_on_model(inner, best, rng, effort):
+    """Exchanges on the quadratic model at a local minimum, as long as the loss confirms them; a step each."""
+    problem = inner.problem
+    searchable = effort.exchanges and problem.penalty.n_free > 0 and not np.any(problem.positive)
+    kicks = effort.kicks
+    while searchable and best.converged:
+        proposal = _search_model(inner, best, rng, effort, kicks)
+        if proposal is not None:
+            rival = yield from _settled(inner, *proposal, incumbent=best)
+            if rival.objective < best.objective - 1e-9 * abs(best.objective):
+                best = rival
+                continue
+        if kicks == 0 or proposal is None:
+            break
+        kicks = 0  # the model is trusted near the point only: once more without leaps
+    yield best
+
+
+def _settled(inner, theta, weights, incumbent=None):
+    """The last step of MM from there; a generator of steps, which show the incumbent if there is one."""
+    for step in _majorize_minimize(inner, theta, weights):
+        shown = step if incumbent is None else incumbent
+        yield replace(shown, converged=False, message="exchanging" if incumbent else step.message)
+    return step
+
+
+def _search_model(inner, best, rng, effort, kicks):
+    """``(theta, weights)`` to go on from, if the quadratic model at ``best`` has a lower local minimum."""
+    problem, penalty, norm = inner.problem, inner.problem.penalty, inner.norm
+    predictor, gradient, loss = inner.point(best.theta)
+    levels = penalty.levels(problem.alpha)
+    usable = inner.alive & np.isfinite(levels)
+    free = np.flatnonzero((best.weights == 0) & (levels > 0) & usable)
+    inside = usable & ((norm.lengths(best.theta) > 0) | (levels == 0))
+    inside[free] = True
+    outside = np.flatnonzero(usable & ~inside)
+    room = max(100, 2 * free.size) if norm.q is None else max(50, 2 * free.size)
+    if outside.size > room:
+        pull = norm.dual_lengths(gradient)[outside] / levels[outside]
+        outside = outside[np.argpartition(-pull, room)[:room]]
+    inside[outside] = True
+    model = GramSolver(inner, np.flatnonzero(inside), best.theta, gradient, loss, predictor)
+    search = (SoftSearch if norm.q is None else GroupSearch)(model, best.theta, free, gradient)
+    before = search.objective
+    for _ in _exchange(search, rng, effort, kicks):
+        pass
+    if not search.objective < before - 1e-9 * abs(before):
+        return None
+    return search.theta, weights_at(problem, search.theta, search.free)
+
+
+# -- trimmed least squares ------------------------------------------------------------------------------
+
+
+def _trimmed_quadratic(inner, norms, theta0, rng, effort):
+    problem, penalty = inner.problem, inner.problem.penalty
+    exact = problem.alpha >= problem.exact_threshold()
+    if theta0 is None:
+        theta, gradient, _ = yield from _start(inner, effort)
+    else:
+        theta, gradient = theta0, problem.gradient(problem.predictor(theta0))
+    weights = problem.weights(theta, gradient)
+    free = problem.free_set(theta, gradient)
+    if penalty.n_free >= np.count_nonzero(problem.d) and not np.any(problem.positive):
+        nothing = 1e-12 * problem.loss_value(problem.origin())
+        for step in _interpolate(inner, norms, free):  # a perfect fit has no better one
+            yield replace(step, swap_optimal=True if step.objective <= nothing else None)
+        return
+    searchable = not np.any(problem.positive) and effort.exchanges and penalty.n_free > 0
+    if not searchable:
+        if exact:
+            theta = np.where(weights > 0, 0.0, theta)
+        for step in _majorize_minimize(inner, theta, weights):  # h = 0 has nothing to swap
+            yield replace(step, swap_optimal=True if step.converged and penalty.n_free == 0 else None)
+        return
+    search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
+    yield _where(search)
+    yield from _search(search, rng, effort)
+    if effort.rivals and not exact:
+        search = yield from _subset_rival(search, rng, effort)
+    theta, free = search.solution()
+    certified = search.certifies and search.decided()
+    for step in _majorize_minimize(inner, theta, weights_at(problem, theta, free)):
+        yield replace(step, swap_optimal=True if certified and step.converged else None)
+
+
+def _search(search, rng, effort):
+    """Rounds of exchanges, first among few columns without touching X, then among all."""
+    subset = search.certifies
+    for _ in range(effort.subset_rounds if subset else effort.rounds):
+        narrow = search.narrowed()
+        settled = yield from _exchange(narrow, rng, effort, effort.subset_kicks if subset else effort.kicks)
+        search.adopt(narrow)
+        if not narrow.complete:
+            yield from _descend(search, splices=(), trials=effort.trials)
+        if settled:
+            break
+    if subset:
+        search.refresh()  # the last word is had without the rounding of updates
+        yield from _descend(search, splices=(), trials=effort.trials)
+
+
+def _subset_rival(search, rng, effort):
+    """The better of a soft search and one that starts from a best subset: F there is its loss alone."""
+    inner = search.inner
+    theta, gradient, *_ = _lasso_start(inner.at_alpha(_start_alpha(inner)), 1e-3)
+    subset = SubsetSearch(inner, inner.problem.free_set(theta, gradient))
+    for _ in _search(subset, rng, effort):
+        yield _where(search)  # the incumbent stays what a stopped run returns
+    rival = SoftSearch(inner, *subset.solution())
+    for _ in _search(rival, rng, effort):
+        yield _where(search)
+    return rival if rival.objective < search.objective else search
+
+
+def _exchange(search, rng, effort, kicks):
+    """Splices, swaps and kicks, a step each; returns whether kicks kept leading back to the same set."""
+    yield from _descend(search, splices=effort.splices, trials=effort.trials)
+    returns = 0
+    for _ in range(kicks if search.free.size > 1 else 0):
+        returns += not kick(search, rng, effort.kick_share)
+        yield _where(search)
+        if returns == _PATIENCE:
+            return True
+    return False
+
+
+def _descend(search, **how):
+    for _ in descend(search, **how):
+        yield _where(search)
+
+
+def _where(search):
+    theta, free = search.solution()
+    weights = weights_at(search.inner.problem, theta, free)
+    return Step(theta, weights, search.objective, message="exchanging free coordinates")
+
+
+def weights_at(problem, theta, free):
+    """The weights at theta; zeros of the free set come first among zeros."""
+    first = np.zeros_like(theta)
+    first[problem.penalty.norm.coordinates(free)] = -1.0
+    return problem.weights(theta, first)
+
+
+def _start(inner, effort):
+    """A start for MM; a generator of steps that returns ``(theta, gradient, weights)``."""
+    problem, penalty = inner.problem, inner.problem.penalty
+    alpha = min(problem.alpha, _start_alpha(inner)) if penalty.n_free else problem.alpha
+    softened = inner.at_alpha(alpha)
+    if effort.homotopy and alpha == problem.alpha and softened.pool is None:
+        return (yield from _homotopy_apart(softened))
+    if effort.homotopy and alpha == problem.alpha:
+        for theta, gradient, loss, weights in homotopy(softened):  # noqa: B007 - the last is used
+            yield Step(theta, weights, loss + penalty.value(theta, alpha), message="homotopy")
+        if effort.rivals:
+            theta, gradient = rising_alpha(softened, theta, gradient)
+        return theta, gradient, softened.problem.weights(theta, gradient)
+    rounds = 1 if alpha == problem.alpha else 5
+    # Without a Gram matrix every digit costs passes over X, and MM goes on from here anyway.
+    exactly = alpha == problem.alpha and inner.pool is not None
+    tol = inner.tol if exactly else max(1e-3, inner.tol)
+    theta, gradient, loss, weights = _lasso_start(softened, tol, rounds)
+    yield Step(theta, weights, loss + penalty.value(theta, problem.alpha), message="start")
+    return theta, gradient, weights
+
+
+def _homotopy_apart(inner):
+    """The homotopy of a loss without a Gram matrix, on the columns that are likely to matter alone.
+
+    They are those of the weighted lasso, where the homotopy begins, and of the largest gradients there. What
+    was left out is seen by the MM that follows, and by its exchanges.
+    """
+    problem, norm = inner.problem, inner.norm
+    theta, gradient, loss, weights = _lasso_start(inner, 1e-2, rounds=1)
+    yield Step(theta, weights, loss + problem.penalty.value(theta, problem.alpha), message="start")
+    levels = problem.penalty.levels(problem.alpha)
+    inside = (norm.lengths(theta) > 0) | (levels == 0)
+    needed = max(problem.penalty.n_free, np.count_nonzero(inside))
+    room = int(min(4 * max(64, needed), max(needed + 8, inner.room())))
+    pull = np.where(inside, np.inf, norm.dual_lengths(gradient))
+    pull[np.isinf(levels) | ~inner.alive] = -1.0
+    parts = np.sort(np.argpartition(-pull, min(room, pull.size) - 1)[:room])
+    apart, W = inner.restricted(parts), norm.coordinates(parts)
+    for local, *_ in homotopy(apart):
+        theta = np.zeros_like(theta)
+        theta[W] = local
+        yield Step(theta, weights, problem.objective(theta), message="homotopy")
+    gradient = problem.gradient(problem.predictor(theta))
+    return theta, gradient, problem.weights(theta, gradient)
+
+
+def _start_alpha(inner) -> float:
+    """Where a start is taken when alpha itself is too large for one: a part of the alpha that zeroes all."""
+    factor = inner.problem.penalty.levels(1.0)
+    regular = (factor > 0) & np.isfinite(factor)
+    pull = inner.norm.dual_lengths(inner.gradient_at_null)
+    return 0.3 * np.max(pull[regular] / factor[regular], initial=0.0)
+
+
+def _lasso_start(inner, tol, rounds=5):
+    """The weighted lasso, then some steps of MM: ``(theta, gradient, loss, weights)``."""
+    problem, penalty = inner.problem, inner.problem.penalty
+    theta, gradient = inner.null, inner.gradient_at_null
+    weights = np.ones(inner.norm.count)
+    for _ in range(rounds):
+        threshold = penalty.thresholds(weights, problem.alpha)
+        theta, gradient, loss, _ = inner.solve(theta, threshold, tol=tol, gradient=gradient)
+        previous, weights = weights, problem.weights(theta, gradient)
+        if np.array_equal(weights, previous):
+            break
+    return theta, gradient, loss, weights
+
+
+def _interpolate(inner, norms, free):
+    """With h >= n free coordinates the fit is perfect and not unique: the one of least norm."""
+    problem, penalty = inner.problem, inner.problem.penalty
+    warnings.warn(
+        f"h = {penalty.n_free} is not below the number of samples {np.count_nonzero(problem.d)}: the free "
+        "coefficients are not determined; the solution of least norm is returned",
+        UserWarning,
+        stacklevel=2,
+    )
+    # Dependent columns in the free set give way to those that the fit needs, as far as there are any.
+    needed = SubsetSearch(inner, free).solution()[1]
+    free = np.concatenate([needed, np.setdiff1d(free, needed)[: penalty.n_free - needed.size]])
+    weights = weights_at(problem, np.zeros(problem.n_features), free)
+    used = np.flatnonzero((weights == 0) & inner.alive)
+    root, unit = np.sqrt(problem.d), norms[used]
+    block = problem.design.columns(used).astype(float) * unit * root[:, None]
+    theta = np.zeros(problem.n_features)
+    theta[used] = np.linalg.lstsq(block, root * problem.y.ravel(), rcond=None)[0] * unit
+    yield from _majorize_minimize(inner, theta, weights)

@@ -1,0 +1,488 @@
+r"""The inner problem: a weighted sum of lengths, solved by working sets to a certificate.
+
+.. math:: \min_\theta\; L(Z\theta) + \sum_j t_j \|\theta_j\|, \qquad 0 \le t_j \le \infty,
+
+over parts ``theta_j`` that are single coefficients or groups. A round costs one pass over X: the gradient at
+the current point says which coordinates violate their optimality condition. They join the support and the
+unpenalized coordinates in a working set W, and the quadratic model of L on W is minimized in Gram
+coordinates, where X is not touched at all. The loop ends when the true gradient shows no violation above the
+tolerance, so rounding in the Gram matrix cannot pass for convergence: it is corrected by the next round, as
+in iterative refinement.
+
+On W, coordinate descent finds the support and signs; a Newton step on the support, unpenalized block
+included, then ends what coordinate descent would crawl over. Groups have their own block minimizer
+(:mod:`trimreg.solvers.mm.groups`). Where the curvature changes with theta the model is a Newton model, and a
+line search makes sure of descent: proximal Newton.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import numpy as np
+
+from ...penalties.base import largest_violation, subgradient_residual
+from .. import linalg
+from ..gram import FixedPool, GramPool
+from ..problem import Problem
+from .kernels import add_rows, coordinate_descent
+
+_EPOCHS = 200
+_SWEPT = 10  # rounds of coordinate descent before coordinates come in one by one
+_FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
+_LEAST_RIDGE, _LARGEST_RIDGE = 1e-10, 1e2  # added to a Newton model, in units of its largest curvature
+_LIKELY = 128  # far columns that are looked at for being fetched along with others
+_ROUNDED = 1e-12  # relative changes of an objective below this are not told from rounding
+_PATIENCE = 10  # rounds without descent, before rounding is taken for the reason
+
+
+def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
+    """Minimize over the current support and signs, in place; a coordinate that reaches 0 is dropped.
+
+    All that would change sign are dropped at once if the objective falls enough by that, else the first that
+    reaches 0 on the way. Unpenalized coordinates belong to the support whatever their value and may change
+    sign.
+    """
+    free = (threshold == 0) & (np.diagonal(gram) > 0) & ~np.asarray(positive)
+    for _ in range(max_drops):
+        active = np.flatnonzero((theta != 0) | free)
+        if active.size == 0:
+            return
+        slope = gradient[active] + threshold[active] * np.sign(theta[active])
+        factor = linalg.regularized_cholesky(gram[np.ix_(active, active)])
+        direction = -linalg.solve(factor, slope)
+        with np.errstate(over="ignore", invalid="ignore"):  # along what is all but flat there is no end
+            decrease = slope @ direction
+        if not -np.inf < decrease < 0:
+            return
+        old = theta[active]
+        bound = ~free[active] & (direction * old < 0)
+        crossing = bound & (old * (old + direction) < 0)
+        move = np.where(crossing, -old, direction)
+        with np.errstate(over="ignore", invalid="ignore"):
+            change = move @ gram[active]
+            kept = np.abs(old + move) - np.abs(old)
+            fall = move @ gradient[active] + 0.5 * (move @ change[active]) + threshold[active] @ kept
+        if crossing.any() and not fall <= 0.1 * decrease:
+            ratios = np.where(bound, -old / np.where(bound, direction, 1.0), np.inf)
+            step = min(1.0, ratios.min())
+            crossing = ratios <= step
+            move = np.where(crossing, -old, step * direction)
+            change = move @ gram[active]
+        theta[active] = np.where(crossing, 0.0, old + move)
+        gradient += change
+        if not crossing.any():
+            return
+
+
+def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=100):
+    """Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum t |x|``; all arrays in place.
+
+    Returns whether the conditions hold within ``tol``; rounding in a singular G can keep them from it. Where
+    columns are all but dependent, sweeps bring in many coordinates that the Newton step then takes out, for
+    ever: after some rounds only the coordinate that violates most comes in (feature-sign search, Lee et al.
+    2007).
+    """
+    held = np.full(theta.size, positive)
+    for round_ in range(max_rounds):
+        epochs = _EPOCHS
+        if round_ < _SWEPT:
+            epochs = coordinate_descent(gram, gradient, theta, threshold, held, _EPOCHS, tol)
+        elif not enter_worst(gram, gradient, theta, threshold, held):
+            return False
+        if epochs == _EPOCHS or largest_violation(theta, gradient, threshold, positive) > tol:
+            newton_on_support(gram, gradient, theta, threshold, positive)
+            if not largest_violation(theta, gradient, threshold, positive) <= tol:
+                continue
+        return True
+    return False
+
+
+def enter_worst(gram, gradient, theta, threshold, held) -> bool:
+    """Minimize over the coordinate that violates its condition most, in place; whether it moved."""
+    worst = int(np.argmax(np.abs(subgradient_residual(theta, gradient, threshold, held))))
+    curvature, old = gram[worst, worst], theta[worst]
+    if not curvature > 0:
+        return False
+    aim = old - gradient[worst] / curvature
+    size = max(abs(aim) - threshold[worst] / curvature, 0.0)
+    theta[worst] = 0.0 if held[worst] and aim < 0 else np.copysign(size, aim)
+    gradient += (theta[worst] - old) * gram[worst]
+    return theta[worst] != old
+
+
+def minimize_parts(problem, parts, gram, gradient, theta, threshold, tol):
+    """:func:`minimize_block` for these parts of the problem's norm, single coefficients or groups."""
+    norm = problem.penalty.norm
+    if norm.q is None:
+        positive = problem.positive[parts] if np.ndim(problem.positive) else problem.positive
+        return minimize_block(gram, gradient, theta, threshold, positive, tol)
+    from .groups import minimize_group_block
+
+    starts = np.concatenate([[0], np.cumsum(norm.sizes[parts])])
+    return minimize_group_block(gram, gradient, theta, starts, threshold, norm.q, tol)
+
+
+class Solution(NamedTuple):
+    """The solution of a weighted problem, with what was computed on the way."""
+
+    theta: np.ndarray
+    gradient: np.ndarray
+    loss: float
+    converged: bool
+
+
+class Moved(NamedTuple):
+    """Where a step has led: nan for an objective that nobody asks for."""
+
+    theta: np.ndarray
+    predictor: np.ndarray
+    objective: float
+
+
+class WorkingSetSolver:
+    """Solves a sequence of weighted problems that differ in their thresholds only.
+
+    Parameters
+    ----------
+    problem : Problem
+        In normalized coordinates (:meth:`Problem.normalized`).
+    tol : float
+        Largest violation of an optimality condition, relative to the largest gradient at the null model: at
+        0, or with what is never penalized fitted, where the loss is not quadratic.
+    gradient_at_zero : ndarray, optional
+        If it is known already.
+    reached : Reached, optional
+        Where to note the points that are come by (:mod:`trimreg.solvers.mm.reached`).
+    """
+
+    def __init__(
+        self, problem: Problem, tol: float, max_rounds: int = 1000, gradient_at_zero=None, reached=None
+    ):
+        self.problem = problem
+        self.reached = reached
+        self.norm = problem.penalty.norm
+        self.max_rounds = max_rounds
+        if gradient_at_zero is None:
+            gradient_at_zero = problem.gradient(problem.origin())
+        self.gradient_at_zero = gradient_at_zero
+        self.scale = float(np.max(np.abs(self.gradient_at_zero), initial=0.0))
+        slope = self._slope(problem.origin())
+        if self.scale <= 2 * _FINEST * slope:  # nothing but rounding: it sets no goal
+            self.scale = slope or 1.0
+        self.tol = max(tol, _FINEST)
+        self.goal = self.scale * self.tol
+        norms = problem.design.column_norms(problem.d)
+        self.alive = self.norm.largest_in_part(norms) > 0
+        self.share = norms**2  # 1, or in a group 1 on average: how curved a coordinate is by its column alone
+        self.null, self.gradient_at_null = np.zeros(problem.n_features), self.gradient_at_zero
+        self._note(self.null, problem.origin(), self.gradient_at_zero)
+        self.pool, self._ridge, self._last = None, _LEAST_RIDGE, None
+        if problem.loss.constant_curvature:
+            self.pool = GramPool(problem.design, problem.d)
+        else:
+            self._fit_null(tol)
+            if reached is not None:
+                reached.note_null()
+
+    def _note(self, theta, eta, gradient):
+        if self.reached is not None:
+            self.reached.note(theta, eta, gradient)
+
+    def _slope(self, eta):
+        """The length of the slopes of the losses there: no gradient of a column of norm one is larger."""
+        problem, live = self.problem, self.problem.d > 0
+        slope = problem.loss.gradient(eta, problem.y, problem.d)[live]
+        return float(np.sqrt(np.sum(slope.T**2 / problem.d[live])))
+
+    def _fit_null(self, tol):
+        """Only what is never penalized, the intercept above all: gradients at 0 say little without it."""
+        levels = self.problem.penalty.levels(1.0)
+        if not ((levels == 0) & self.alive).any():
+            return
+        alone = np.where(levels == 0, 0.0, np.inf)
+        self.null, gradient, *_ = self.solve(self.null, alone, tol=1e-2 * tol, gradient=self.gradient_at_zero)
+        # The gradient at 0 may be larger by orders, in the units of y: what counts is the slope at the null.
+        slope = self._slope(self.problem.predictor(self.null))
+        finer = 1e-2 * self.tol * slope / self.scale
+        self.null, self.gradient_at_null, *_ = self.solve(self.null, alone, tol=finer, gradient=gradient)
+        penalized = self.norm.spread((levels > 0) & np.isfinite(levels))
+        largest = float(np.max(np.abs(self.gradient_at_null[penalized]), initial=0.0))
+        # A null model that fits perfectly leaves what its own tolerance left: no goal is set by it.
+        if largest > self.tol * min(slope, self.scale):
+            self.scale = largest
+            self.goal = self.scale * self.tol
+
+    def at_alpha(self, alpha: float) -> WorkingSetSolver:
+        """This solver for another alpha; the Gram pool and all else that does not depend on it is shared."""
+        other = copy.copy(self)
+        other.problem = self.problem.at(alpha)
+        return other
+
+    def solve(self, theta, threshold, *, tol=None, gradient=None) -> Solution:
+        """The minimizer from a warm start, whose gradient need not be computed again if it is given."""
+        problem = self.problem
+        goal = self.goal if tol is None else self.scale * max(tol, _FINEST)
+        excluded = self.norm.spread(np.isinf(threshold))
+        if np.any(theta[excluded]):
+            theta, gradient = np.where(excluded, 0.0, theta), None
+        eta = problem.predictor(theta)
+        free = (threshold == 0) & self.alive
+        least, stalled, objective = np.inf, 0, np.inf
+        for _ in range(self.max_rounds):
+            if gradient is None:
+                gradient = problem.gradient(eta)
+            self._note(theta, eta, gradient)
+            residual = self.norm.residual(theta, gradient, threshold, problem.positive)
+            violation = self.norm.largest_in_part(np.abs(residual))
+            worst = float(np.max(violation, initial=0.0))
+            if worst <= goal:
+                return self._end(theta, eta, gradient, True)
+            parts = self._working_set(theta, free, violation, goal)
+            if not problem.near:
+                problem.design.expect(self._likely(gradient, excluded))
+            apart = self._worth_apart(parts)
+            improve = self._improve_apart if apart else self._improve
+            # A quadratic is met again on larger sets; a Newton model is solved for what it is worth.
+            share = 3e-3 if self.pool is None else 0.03
+            aim = max(0.3 * goal, share * worst)
+            # Where X is far and nothing but these parts may move, one gradient at the end is enough. Else the
+            # way is that of data in memory: solutions are the same, not only as good.
+            if apart and not problem.near and parts.size == np.count_nonzero(np.isfinite(threshold)):
+                aim = share * goal
+            moved = improve(theta, eta, gradient, threshold, parts, aim)
+            if moved is not None and self.pool is None:
+                fell = moved.objective < objective - 1e-15 * abs(moved.objective)
+                stalled = 0 if fell or worst < 0.5 * least else stalled + 1
+                objective, least = moved.objective, min(least, worst)
+            if moved is None or stalled > _PATIENCE:  # no descent is left that rounding does not hide
+                return self._end(theta, eta, gradient, worst <= 1e3 * goal)
+            theta, eta, _ = moved
+            gradient = None
+        return self._end(theta, eta, problem.gradient(eta), False)
+
+    def _end(self, theta, eta, gradient, converged):
+        loss = self.problem.loss_value(eta)
+        if not self.problem.near:
+            self._last = (theta, eta, gradient, loss)
+        return Solution(theta, gradient, loss, converged)
+
+    def point(self, theta):
+        """Predictor, gradient and loss at theta; where X is far, without a pass if it was solved for last."""
+        if self._last is not None and np.array_equal(theta, self._last[0]):
+            return self._last[1:]
+        eta = self.problem.predictor(theta)
+        return eta, self.problem.gradient(eta), self.problem.loss_value(eta)
+
+    def _working_set(self, theta, free, violation, goal):
+        """The support, the free parts, and as many again of the worst violators (at least 32)."""
+        kept = (self.norm.lengths(theta) > 0) | free
+        rank = np.where(kept, 0.0, violation)
+        room = max(32, int(np.count_nonzero(kept)))
+        room = int(min(room, max(4, self.room() - np.count_nonzero(kept))))
+        candidates = np.flatnonzero(rank > goal)
+        if candidates.size > room:
+            candidates = candidates[np.argpartition(-rank[candidates], room)[:room]]
+        kept[candidates] = True
+        return np.flatnonzero(kept)
+
+    def room(self) -> float:
+        """How many parts can be held near: what is computed on more of them costs passes over X."""
+        if self.problem.near:
+            return np.inf
+        return self.problem.design.room * self.norm.count / self.problem.n_features
+
+    def _likely(self, gradient, excluded):
+        """Coordinates by falling gradient: who violates a condition next is likely among the first."""
+        pull = np.where(excluded, 0.0, np.abs(gradient))
+        count = min(_LIKELY, int(np.count_nonzero(pull)))
+        first = np.argpartition(-pull, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
+        return first[np.argsort(-pull[first], kind="stable")]
+
+    def _worth_apart(self, parts):
+        """Whether Newton steps on these parts alone save passes over X."""
+        few = parts.size <= min(self.room(), (self.norm.count - 1) // 4)
+        return self.pool is None and few
+
+    def restricted(self, parts) -> WorkingSetSolver:
+        """This solver for the problem on these parts alone, its columns copied out."""
+        other = copy.copy(self)
+        W = self.norm.coordinates(parts)
+        other.problem = self.problem.restricted(parts)
+        other.norm = other.problem.penalty.norm
+        other.alive, other.share = self.alive[parts], self.share[W]
+        other.null, other.gradient_at_null = self.null[W], self.gradient_at_null[W]
+        other._last = other.reached = None
+        return other
+
+    def _improve_apart(self, theta, eta, gradient, threshold, parts, tol):
+        """As many Newton steps as these parts need, none of them a pass over X."""
+        apart, W = self.restricted(parts), self.norm.coordinates(parts)
+        apart.max_rounds = 30
+        tol = tol / self.scale
+        local, _, loss, _ = apart.solve(theta[W], threshold[parts], tol=tol, gradient=gradient[W])
+        if np.array_equal(local, theta[W]):
+            return None
+        following = theta.copy()
+        following[W] = local
+        penalized = np.isfinite(threshold[parts])
+        lengths = apart.norm.lengths(local)[penalized]
+        objective = loss + float(threshold[parts][penalized] @ lengths)
+        return Moved(following, apart.problem.predictor(local), objective)
+
+    def _improve(self, theta, eta, gradient, threshold, parts, tol):
+        """One Newton model on these parts, and the step it allows; None if it allows none."""
+        problem = self.problem
+        W = self.norm.coordinates(parts)
+        if self.pool is not None:
+            local, following = theta[W], theta.copy()
+            minimize_parts(problem, parts, self.pool.block(W), gradient[W], local, threshold[parts], tol)
+            following[W] = local
+            return Moved(following, problem.predictor(following), np.nan)
+        hessian, slope = problem.hessian(eta, W), gradient[W]
+        # In this unit the diagonal is of the order of 1. A loss that is flat here, but for rounding, has
+        # none: then a step of many times the length of theta is where the search begins.
+        steepest = float(np.max(np.abs(slope))) / max(1.0, float(np.max(np.abs(theta))))
+        unit = max(float(np.diagonal(hessian).max(initial=0.0)), 1e-8 * steepest) or 1.0
+        hessian /= unit
+        place = np.diag_indices_from(hessian)
+        diagonal = hessian[place]
+        while True:
+            # A loss need not be curved along every direction that it falls in (Huber's beyond its bend):
+            # without the ridge its model has no minimum. It grows, as Levenberg's and Marquardt's, until a
+            # step descends.
+            hessian[place] = diagonal + self._ridge * self.share[W]
+            local, following = theta[W], theta.copy()
+            size = float(np.sqrt(self.share[W]) @ np.abs(local))
+            rounding = _FINEST / 50 * (1.0 + self._ridge) * size
+            aim = max(tol / unit, 4 * rounding)
+            minimize_parts(problem, parts, hessian, slope / unit, local, threshold[parts] / unit, aim)
+            following[W] = local
+            predictor = problem.predictor(following)
+            moved, step = self._line_search(theta, eta, gradient, threshold, following, predictor)
+            if moved is not None:
+                change = 0.1 if step == 1.0 else 1.0 if step > 1e-3 else 10.0
+                self._ridge = float(np.clip(change * self._ridge, _LEAST_RIDGE, _LARGEST_RIDGE))
+                return moved
+            if self._ridge >= _LARGEST_RIDGE:
+                self._ridge = _LEAST_RIDGE
+                return None
+            self._ridge *= 1e3
+
+    def _line_search(self, theta, eta, gradient, threshold, following, eta_new):
+        """Backtracking on the weighted objective (Armijo, with the l1 part as in Lee et al. 2014).
+
+        Near the minimum the objective changes by less than its rounding, though slopes still tell which way
+        is down. There the change of the loss is the mean slope of both ends times the way, which is off by
+        the third power of the way (as in the approximate Wolfe conditions of Hager and Zhang 2005). It is
+        summed from what the slopes change by, so that nothing large cancels, and X is not touched.
+        """
+        problem, penalized = self.problem, np.isfinite(threshold) & (threshold > 0)
+        lengths = self.norm.lengths(theta)[penalized]
+        descent = float(gradient @ (following - theta))
+
+        def added(point):
+            return float(threshold[penalized] @ (self.norm.lengths(point)[penalized] - lengths))
+
+        slope = descent + added(following)
+        start = problem.loss_value(eta)
+        level, step = start + float(threshold[penalized] @ lengths), 1.0
+        for _ in range(50 if slope < 0 else 0):
+            point = theta + step * (following - theta) if step < 1 else following
+            predictor = eta + step * (eta_new - eta)
+            grown = added(point)
+            with np.errstate(over="ignore"):  # too long a step: inf is never below the start
+                change = told = problem.loss_value(predictor) - start + grown
+            if abs(change) <= _ROUNDED * abs(level):
+                way = predictor - eta
+                if not way.any():
+                    break
+                ends = [problem.loss.gradient(end, problem.y, problem.d) for end in (eta, predictor)]
+                told = step * descent + grown + 0.5 * float(np.sum((ends[1] - ends[0]) * way))
+            if told <= 1e-4 * step * slope:
+                return Moved(point, predictor, level + change), step
+            step *= 0.5
+        return None, 0.0
+
+
+class GramSolver:
+    """The same on some parts only, for the quadratic model at a point, in Gram coordinates: X is not touched.
+
+    For least squares the model is the loss itself: it starts from a point of the whole problem and treats the
+    gradient outside its parts as if it stood still. What it finds is a point of the whole problem, with its
+    true objective, though parts outside may violate their conditions there.
+
+    Parameters
+    ----------
+    inner : WorkingSetSolver
+    parts : ndarray of int
+        Must contain the support of ``theta``.
+    theta, gradient, loss
+        A point, the gradient and the value of the loss there.
+    predictor : ndarray, optional
+        At theta, where the curvature has to be computed.
+
+    A gradient that is handed to :meth:`solve` is that of the model at its theta.
+    """
+
+    def __init__(self, inner: WorkingSetSolver, parts, theta, gradient, loss, predictor=None):
+        self.problem, self.scale, self.tol, self.goal = inner.problem, inner.scale, inner.tol, inner.goal
+        self.norm = inner.norm
+        self.null, self.gradient_at_null = inner.null, inner.gradient_at_null
+        self.parts = parts
+        self.columns = U = self.norm.coordinates(parts)
+        self.alive = np.zeros_like(inner.alive)
+        self.alive[parts] = inner.alive[parts]
+        self.pool = inner.pool
+        if inner.pool is None:
+            hessian = self.problem.hessian(predictor, U)
+            unit = float(np.diagonal(hessian).max(initial=0.0)) or 1.0
+            # a flat loss has no model with a minimum
+            hessian[np.diag_indices_from(hessian)] += 1e-6 * unit * inner.share[U]
+            self.pool = FixedPool(U, hessian, self.problem.n_features)
+        self._gram = self.pool.block(U)
+        self._theta, self._gradient, self._loss = theta, gradient, loss
+
+    def solve(self, theta, threshold, *, tol=None, gradient=None) -> Solution:
+        U = self.columns
+        local = theta[U]
+        if gradient is None:
+            slope = self._gradient[U]
+            changed = np.flatnonzero(local != self._theta[U])
+            add_rows(self._gram, changed, (local - self._theta[U])[changed], slope)
+        else:
+            slope = gradient[U]
+        goal = self.goal if tol is None else self.scale * max(tol, _FINEST)
+        if self.norm.q is None:
+            done = self._working_sets(local, slope, threshold[U], goal)
+        else:
+            done = minimize_parts(
+                self.problem, self.parts, self._gram, slope, local, threshold[self.parts], 0.3 * goal
+            )
+        moved = local - self._theta[U]
+        loss = self._loss + 0.5 * float(moved @ (slope + self._gradient[U]))
+        theta, gradient = self._theta.copy(), self._gradient.copy()
+        theta[U], gradient[U] = local, slope
+        return Solution(theta, gradient, loss, done)
+
+    def _working_sets(self, theta, gradient, threshold, goal, max_rounds=100):
+        """Working sets again, in place: most columns of the model stay at 0 and need no descent."""
+        positive = self.problem.positive
+        held = positive[self.columns] if np.ndim(positive) else np.full(theta.size, positive)
+        for _ in range(max_rounds):
+            violation = np.abs(subgradient_residual(theta, gradient, threshold, held))
+            worst = float(violation.max(initial=0.0))
+            if worst <= goal:
+                return True
+            W = np.flatnonzero((theta != 0) | (violation > goal))
+            local, slope, block = theta[W], gradient[W], self._gram[W[:, None], W]
+            aim = max(0.3 * goal, 1e-3 * worst)
+            minimize_block(block, slope, local, threshold[W], held[W], aim)
+            moved = local - theta[W]
+            changed = np.flatnonzero(moved)
+            if changed.size == 0:
+                return False
+            add_rows(self._gram, W[changed], moved[changed], gradient)
+            theta[W] = local
+        return False

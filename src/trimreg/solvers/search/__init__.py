@@ -1,0 +1,1 @@
+"""Exchanges: better free sets by splices, swaps and kicks."""

@@ -1,0 +1,184 @@
+r"""Exchanges under a finite penalty: which coordinates are free decides the basin.
+
+At a local minimum with free set S and penalized nonzeros P, all derivatives vanish on the active set
+``A = S + P`` for fixed signs, so the objective is a quadratic there and the effect of an exchange (i of
+S becomes penalized, j becomes free) has a closed form: see :func:`trimreg.solvers.mm.kernels.best_swaps`
+for j outside A. For j in P, freeing it gains ``t_j |theta_j| + t_j^2 [M^-1]_jj / 2`` and moves
+``theta_i`` by ``t_j sign(theta_j) [M^-1]_ij``. The forms are exact while signs hold; so they rank the
+exchanges, and the ones that are tried are refitted and kept only if the objective falls.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import linalg
+from ..mm.kernels import best_swaps
+from ..mm.workingset import GramSolver, minimize_block
+from .exchange import Exchanges
+
+_OUTSIDE = 64  # candidates outside the active set that are scored, by size of their gradient
+
+
+def huber_cost(theta, inverse, threshold):
+    """Least rise of a quadratic of curvature ``1/inverse``, at its minimum theta, on adding ``t |theta|``."""
+    size = np.abs(theta)
+    clipped = np.minimum(size, threshold * inverse)
+    return clipped * size / inverse - clipped**2 / (2.0 * inverse)
+
+
+class SoftSearch:
+    """A free set, the local minimum that it leads to, and the exchanges that improve it.
+
+    Parameters
+    ----------
+    inner : WorkingSetSolver or GramSolver
+        Of a least-squares problem in normalized coordinates.
+    theta : ndarray
+        Where settling starts.
+    free : ndarray of int
+        The free set to start from.
+    gradient : ndarray, optional
+        Of the loss at theta.
+    """
+
+    certifies = False
+    complete = True  # whether no column is left out
+
+    def __init__(self, inner, theta, free, gradient=None):
+        self.inner = inner
+        self.problem = inner.problem
+        self.norm = self.problem.penalty.norm
+        self.levels = self.problem.penalty.levels(self.problem.alpha)
+        # Below this a difference is rounding: where F is all but 0 there would be no end to "improving" it.
+        self.negligible = 1e-12 * abs(self.problem.loss_value(self.problem.origin()))
+        self.theta, self.gradient = theta, gradient
+        self.move_to(free)
+
+    def narrowed(self, count=None) -> SoftSearch:
+        """The search over the active columns and the 2h (at least 100) of largest gradient."""
+        count = max(100, 2 * self.free.size) if count is None else count
+        inner, pool = self.inner, self.inner.pool
+        columns = inner.alive & np.isfinite(self.levels) & ((pool.place >= 0) | (self.theta != 0))
+        columns[self.free] = True
+        outside = np.flatnonzero(~columns & inner.alive & np.isfinite(self.levels))
+        complete = outside.size <= count
+        if not complete:
+            outside = outside[np.argpartition(-np.abs(self.gradient[outside]), count)[:count]]
+        columns[outside] = True
+        local = GramSolver(inner, np.flatnonzero(columns), self.theta, self.gradient, self.loss)
+        narrow = SoftSearch(local, self.theta, self.free, self.gradient)
+        narrow.complete = complete
+        return narrow
+
+    def adopt(self, other: SoftSearch) -> None:
+        """Settle where another search of the same problem stands, if that is lower."""
+        if other.objective < self.objective:
+            self._settle(other.theta, other.free)
+
+    def move_to(self, free):
+        """Settle from this free set: MM steps to a local minimum, whose free set is kept."""
+        self._settle(self.theta, free, self.gradient)
+
+    def _settle(self, theta, free, gradient=None):
+        inner, problem, penalty = self.inner, self.problem, self.problem.penalty
+        threshold = self.levels.copy()
+        threshold[free] = 0.0
+        objective = np.inf
+        while True:
+            theta, gradient, self.loss, _ = inner.solve(theta, threshold, gradient=gradient)
+            previous, objective = objective, self.loss + penalty.value(theta, problem.alpha)
+            threshold = penalty.thresholds(problem.weights(theta, gradient), problem.alpha)
+            residual = self.norm.residual(theta, gradient, threshold, problem.positive)
+            worst = np.max(np.abs(residual), initial=0.0, where=self.norm.spread(inner.alive))
+            # The second test is rounding's: no descent is left.
+            if worst <= inner.goal or not objective < previous * (1 - 1e-13):
+                break
+        self.theta, self.gradient, self.objective = theta, gradient, objective
+        self.free = np.flatnonzero((threshold == 0) & (self.levels > 0) & inner.alive)
+
+    def exchanges(self) -> Exchanges:
+        S, P, always, O = self._parts()
+        self._active = np.concatenate([S, P, always])
+        half = linalg.inverse_factor(linalg.regularized_cholesky(self.inner.pool.block(self._active)))
+        diagonal = np.einsum("ij,ij->j", half, half)  # of the inverse, half' half
+        outside, penalized = self._score_outside(O, half, diagonal), self._score_penalized(P, half, diagonal)
+        entry, gain, partner = (np.concatenate(pair) for pair in zip(outside, penalized, strict=True))
+        cost = huber_cost(self.theta[S], diagonal[: S.size], self.levels[S])
+        self.scores = Exchanges(S, cost, np.concatenate([O, P]), entry, gain, partner)
+        return self.scores
+
+    def _parts(self):
+        """The free set, the penalized nonzeros, the never penalized, and the candidates outside these."""
+        levels, alive = self.levels, self.inner.alive
+        kind = np.where(levels == 0, 2, (self.theta != 0).astype(int))
+        kind[self.free] = 3
+        kind[~alive | np.isinf(levels)] = -1
+        O = np.flatnonzero(kind == 0)
+        if O.size > _OUTSIDE:
+            O = np.sort(O[np.argpartition(-np.abs(self.gradient[O]), _OUTSIDE)[:_OUTSIDE]])
+        return self.free, np.flatnonzero(kind == 1), np.flatnonzero(kind == 2), O
+
+    def _score_outside(self, O, half, diagonal):
+        """``(entry, gain, partner)`` for coordinates at zero."""
+        S = self.free
+        entry, gain, partner = np.zeros(O.size), np.full(O.size, -np.inf), np.zeros(O.size, dtype=np.int64)
+        if O.size:
+            explained = self.inner.pool.block(O, self._active) @ half.T
+            link = explained @ half[:, : S.size]
+            own = self.inner.pool.diagonal(O)
+            spare = own - np.einsum("ij,ij->i", explained, explained)
+            spare[spare < 1e-9 * own] = 0.0
+            pull = -self.gradient[O]
+            np.divide(pull**2, 2.0 * spare, out=entry, where=spare > 0)
+            best_swaps(link, pull, spare, self.theta[S], diagonal[: S.size], self.levels[S], gain, partner)
+        return entry, gain, partner
+
+    def _score_penalized(self, P, half, diagonal):
+        """``(entry, gain, partner)`` for penalized nonzeros."""
+        S, theta, level = self.free, self.theta, self.levels[P]
+        at = np.arange(S.size, S.size + P.size)
+        between = half[:, at].T @ half[:, : S.size]
+        entry = level * np.abs(theta[P]) + 0.5 * level**2 * diagonal[at]
+        if P.size == 0 or S.size == 0:
+            return entry, np.full(P.size, -np.inf), np.zeros(P.size, dtype=np.int64)
+        moved = theta[S] + (level * np.sign(theta[P]))[:, None] * between
+        gain = entry[:, None] - huber_cost(moved, diagonal[: S.size], self.levels[S])
+        return entry, gain.max(axis=1), gain.argmax(axis=1)
+
+    def attempt(self, leave, enter) -> bool:
+        """Refit with these exchanged, on the active set alone; if F falls, settle there."""
+        problem = self.problem
+        known = (enter[:, None] == self._active).any(axis=1)
+        W = np.concatenate([self._active, enter[~known]])
+        threshold = self.levels.copy()
+        threshold[self.free] = 0.0
+        threshold[leave] = self.levels[leave]
+        threshold[enter] = 0.0
+        local, gradient = self.theta[W], self.gradient[W]
+        minimize_block(
+            self.inner.pool.block(W), gradient, local, threshold[W], problem.positive, 1e-4 * self.inner.scale
+        )
+        moved = local - self.theta[W]
+        # The quadratic's change by the mean of its gradients at both ends; its penalty with S fixed
+        # bounds the trimmed one from above.
+        value = self.loss + 0.5 * moved @ (gradient + self.gradient[W]) + threshold[W] @ np.abs(local)
+        if not value < self.objective - max(1e-9 * abs(self.objective), self.negligible):
+            return False
+        theta = self.theta.copy()
+        theta[W] = local
+        self._settle(theta, np.flatnonzero(threshold == 0))
+        return True
+
+    def refresh(self):
+        """Nothing here accumulates rounding."""
+
+    def save(self):
+        kept = ("theta", "gradient", "loss", "objective", "free")
+        return {name: getattr(self, name) for name in kept}
+
+    def restore(self, state):
+        self.__dict__.update(state)
+
+    def solution(self):
+        return self.theta, self.free

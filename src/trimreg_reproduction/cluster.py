@@ -1,0 +1,178 @@
+"""Cells on a Dask cluster whose workers may come and go."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import signal
+import time
+from contextlib import contextmanager, suppress
+
+from trimreg.reports.demo import BadInput
+
+from .outcome import lost, perform
+
+#: How often a cell is sent out before its loss counts as its failure. A scheduler gives a cell up when a few
+#: workers died with it, so one that kills its workers has killed many by then.
+ATTEMPTS = 3
+_AHEAD = 4  # cells sent out for every thread of the cluster
+_SECONDS_TO_CONNECT = 10
+_SECONDS_FOR_WORKERS = 60
+_SECONDS_BETWEEN_LOOKS = 2.0
+_SECONDS_WITHOUT_WORKERS = 300
+
+
+class WorkersLost(BadInput):
+    """The scheduler or all workers of a cluster ended. What was done is in the store."""
+
+
+def outcomes_of_cluster(tasks, n_jobs=-1, scheduler=None):
+    """What becomes of the tasks of :func:`trimreg_reproduction.runner.run`, as they end, in any order.
+
+    A bounded number of cells is out at any time. What a dead worker had is done again by another.
+
+    Parameters
+    ----------
+    tasks : list of Task
+    n_jobs : int
+        Worker processes where there is no scheduler; as joblib counts them.
+    scheduler : str, optional
+        Its address. By default the workers are processes of this machine.
+
+    Yields
+    ------
+    Outcome
+    """
+    with _connected(n_jobs, scheduler) as (client, revive):
+        yield from _exchange(client, tasks, revive)
+
+
+def _exchange(client, tasks, revive):
+    waiting = iter(tasks)
+    out = {}  # future -> the task, and how often it was sent
+    workers = _Workers(client, revive)
+
+    def send(task, attempt):
+        # Not pure: what an earlier run left on the scheduler under the same key must not be taken.
+        out[client.submit(perform, *task, pure=False)] = task, attempt
+
+    try:
+        while True:
+            for task in itertools.islice(waiting, max(0, workers.slots() - len(out))):
+                send(task, 1)
+            if not out:
+                return
+            for future in _ended(list(out)):
+                task, attempt = out.pop(future)
+                outcome, error = _result(future)
+                if outcome is not None:
+                    yield outcome
+                    continue
+                _check_alive(client)
+                if _worker_was_lost(error) and attempt < ATTEMPTS:
+                    send(task, attempt + 1)
+                else:
+                    yield lost(task, f"the cell did not come back from the cluster: {error!r}")
+    finally:
+        if client.status == "running":
+            client.cancel(list(out))
+
+
+class _Workers:
+    """How many cells may be out, which depends on the workers that are there."""
+
+    def __init__(self, client, revive):
+        self.client, self.revive = client, revive
+        self.threads, self.looked, self.seen = 0, -math.inf, time.monotonic()
+
+    def slots(self):
+        now = time.monotonic()
+        if now - self.looked >= _SECONDS_BETWEEN_LOOKS:
+            _check_alive(self.client)
+            self.looked, self.threads = now, sum(self.client.nthreads().values())
+            self.revive()
+        if self.threads:
+            self.seen = now
+        elif now - self.seen > _SECONDS_WITHOUT_WORKERS:
+            raise WorkersLost(
+                f"the cluster has had no workers for {_SECONDS_WITHOUT_WORKERS} seconds; what was done is"
+                " kept. Start workers, and give the same command to go on"
+            )
+        return max(1, _AHEAD * self.threads)
+
+
+def _ended(futures):
+    """Those of the futures that have ended; waits a little for the first."""
+    from concurrent.futures import CancelledError
+
+    from distributed import wait
+
+    with suppress(TimeoutError, CancelledError):
+        wait(futures, timeout=_SECONDS_BETWEEN_LOOKS, return_when="FIRST_COMPLETED")
+    return [future for future in futures if future.done()]
+
+
+def _result(future):
+    """The outcome, or the exception that kept it from us. Those of the cell itself are in the outcome."""
+    from concurrent.futures import CancelledError
+
+    try:
+        return future.result(), None
+    except (Exception, CancelledError) as error:
+        return None, error
+
+
+def _worker_was_lost(error):
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
+
+    return isinstance(error, (KilledWorker, CancelledError, CommClosedError, TimeoutError))
+
+
+def _check_alive(client):
+    if client.status != "running":
+        raise WorkersLost(
+            "the Dask scheduler is gone; what was done is kept."
+            " Start a scheduler, and give the same command to go on"
+        )
+
+
+def _ignore_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _connected(n_jobs, scheduler):
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise BadInput("the backend dask needs Dask: pip install 'trimreg[cluster]'") from None
+    if scheduler is None:
+        from joblib import effective_n_jobs
+
+        count = effective_n_jobs(n_jobs)
+        # Not a word of the loss of workers: it is dealt with here.
+        quiet = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
+        with LocalCluster(n_workers=count, **quiet) as cluster, Client(cluster) as client:
+            client.run(_ignore_interrupts)  # Ctrl-C is for this process, which then ends the workers
+            # A worker that dies while it starts is not replaced by Dask, but it is by this.
+            yield client, lambda: cluster.scale(count)
+        return
+    try:
+        client = Client(scheduler, timeout=_SECONDS_TO_CONNECT)
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"no Dask scheduler answers at {scheduler} ({error});"
+            " start one with 'dask scheduler', or leave the address out"
+        ) from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_SECONDS_FOR_WORKERS)
+        except TimeoutError:
+            raise BadInput(
+                f"the scheduler at {scheduler} has no workers; start some with 'dask worker {scheduler}'"
+            ) from None
+        yield client, lambda: None

@@ -1,0 +1,1 @@
+"""The diamond graph of the paper's supplement."""

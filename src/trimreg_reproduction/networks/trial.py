@@ -1,0 +1,287 @@
+"""One method on one network: the choice of its settings, the training of all seeds, and a row for each.
+
+What a row holds is said at :func:`rows_of`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .architectures import format_size, layers_of, macs, parse_size
+from .data import load_splits
+from .methods import L0, GroupL1, Pruner, Trimmed
+from .models import build, plain_network
+from .recipes import GATED, Recipe, for_method
+from .training import Split, Trained, Trainer, soft_answers, steps_per_epoch
+
+#: Strengths that are tried for methods that cannot be asked for a size: of the group l1 norm, on the scale of
+#: a proximal step under Adam, and of gates, as factors of the recipe's prices.
+ALPHAS = {
+    "group l1": tuple(float(alpha) for alpha in np.geomspace(0.003, 3.0, 13)),
+    "l0 to size": tuple(float(factor) for factor in np.geomspace(0.1, 1000.0, 13)),
+}
+QUICK_ALPHAS = (0.03, 0.3, 3.0)
+_CHOOSING_SEED = 1000  # apart from those of final trainings
+_EXPORT_IMAGES = 64
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What to train.
+
+    Attributes
+    ----------
+    network, method : str
+    sizes : tuple of str
+        The size asked for, of each replica.
+    seeds : tuple of int
+        The seed of each replica.
+    recipe : Recipe
+    dataset : str
+    validation : bool
+        Whether the last training images are set apart and tested on.
+    images : int, optional
+        Train and test on so many.
+    alphas : tuple of float, optional
+        Strengths, one a replica. The trimmed penalty has the recipe's without them, methods of
+        :data:`ALPHAS` one that is chosen.
+    """
+
+    network: str
+    method: str
+    sizes: tuple[str, ...]
+    seeds: tuple[int, ...]
+    recipe: Recipe
+    dataset: str = "mnist"
+    validation: bool = False
+    images: int | None = None
+    alphas: tuple[float, ...] | None = None
+
+    def __post_init__(self):
+        if len(self.sizes) != len(self.seeds) or not self.seeds:
+            raise ValueError(f"{len(self.sizes)} sizes for {len(self.seeds)} seeds")
+
+    def keep(self) -> dict[str, list[int]]:
+        """Groups to keep in each replica, by layer."""
+        parsed = [parse_size(self.network, size) for size in self.sizes]
+        return {name: [one[name] for one in parsed] for name in layers_of(self.network)}
+
+    def noise_seed(self) -> int:
+        """The seed of noise and order: a hash of the trial."""
+        text = repr((self.network, self.method, self.sizes, self.seeds, self.dataset, self.validation))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+
+
+@dataclass
+class Result:
+    """A trained ensemble and how it came about."""
+
+    trial: Trial
+    recipe: Recipe
+    model: nn.Module
+    pruner: Pruner
+    trained: Trained
+    test: Split
+    alphas: tuple[float, ...] | None
+
+
+def train(trial: Trial, device="cpu") -> Result:
+    """Train all replicas of a trial; test after every epoch."""
+    device = torch.device(device)
+    recipe = for_method(trial.recipe, trial.method, trial.network)
+    alphas = trial.alphas
+    if trial.method in ALPHAS and alphas is None:
+        alphas = choose_alphas(trial, device)
+    splits = load_splits(
+        trial.dataset, trial.network, recipe.input_scaling, device,
+        validation=trial.validation, images=trial.images,
+    )  # fmt: skip
+    soft = None
+    if recipe.distill > 0 and trial.method != "dense":
+        soft = teach(trial, recipe, splits["train"], device)
+    with seeded(trial.noise_seed(), device):
+        model = build(trial.network, trial.seeds, recipe, device)
+        steps = recipe.epochs * steps_per_epoch(len(splits["train"].labels), recipe)
+        pruner = make_pruner(trial, recipe, model, steps, len(splits["train"].labels), alphas)
+        trainer = Trainer(model, splits["train"], recipe, pruner, soft)
+        tests = {name: split for name, split in splits.items() if name != "train"}
+        trained = trainer.fit(tests, evaluation_batch=2000 if trial.network == "LeNet-300-100" else 500)
+    return Result(trial, recipe, model, pruner, trained, splits["test"], alphas)
+
+
+def make_pruner(
+    trial: Trial, recipe: Recipe, model: nn.Module, steps: int, count: int, alphas: Sequence[float] | None
+) -> Pruner:
+    """The pruner of a trial's method."""
+    names = list(layers_of(trial.network))
+    if trial.method == "dense":
+        return Pruner(model, names)
+    if trial.method in ("trimmed", "magnitude"):
+        return Trimmed(model, trial.keep(), recipe, steps, alphas)
+    if trial.method == "torchao PAT":
+        from .pat import Pat
+
+        return Pat(model, trial.keep(), recipe, steps)
+    if trial.method == "group l1":
+        return GroupL1(model, names, alphas, recipe, steps)
+    if trial.method in GATED:
+        return L0(model, names, recipe, count, alphas)
+    raise ValueError(f"no method {trial.method!r}")
+
+
+@contextlib.contextmanager
+def seeded(seed: int, device: torch.device):
+    """Random numbers from that seed; afterwards they go on as if nothing had been drawn."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
+# -- what must be known before ----------------------------------------------------------------------------
+
+
+def choose_alphas(trial: Trial, device) -> tuple[float, ...]:
+    """The strength of a method that leads to about the multiplications of the size asked for.
+
+    One replica for each of :data:`ALPHAS` trains with the trial's recipe on the training images less the
+    validation ones; no error is looked at, only the sizes reached. Between two strengths the logarithm of
+    the multiplications is taken as linear in the logarithm of the strength.
+    """
+    grid = ALPHAS[trial.method] if trial.images is None else QUICK_ALPHAS
+    count = len(grid)
+    search = dataclasses.replace(
+        trial, sizes=("full",) * count, seeds=(_CHOOSING_SEED,) * count, validation=True, alphas=grid
+    )
+    key = (search, str(device))
+    if key not in _GRIDS:
+        sizes = train(search, device).trained.sizes[-1].tolist()
+        names = list(layers_of(trial.network))
+        _GRIDS[key] = [macs(trial.network, dict(zip(names, row, strict=True))) for row in sizes]
+    return tuple(
+        interpolate_alpha(grid, _GRIDS[key], macs(trial.network, parse_size(trial.network, size)))
+        for size in trial.sizes
+    )
+
+
+def interpolate_alpha(alphas: Sequence[float], costs: Sequence[float], target: float) -> float:
+    """The strength at which the cost comes down to ``target``, by lines in logarithms; else the nearest end.
+
+    Where costs do not fall throughout, each is first made the least so far.
+
+    Examples
+    --------
+    >>> from trimreg_reproduction.networks.trial import interpolate_alpha
+    >>> round(interpolate_alpha([1.0, 10.0, 100.0], [1000, 100, 1], 10), 3)
+    31.623
+    >>> [round(interpolate_alpha([1.0, 10.0], [1000, 100], target), 3) for target in (5000, 5)]
+    [1.0, 10.0]
+    """
+    falling = np.log(np.minimum.accumulate(np.maximum(1.0, costs)))
+    logs = np.log(np.asarray(alphas, dtype=float))
+    return float(np.exp(np.interp(-math.log(target), -falling, logs)))
+
+
+# What trials may share, remembered: it depends on nothing else, so a row is the same with and without it.
+_GRIDS: dict[tuple, list[int]] = {}
+_TEACHERS: dict[tuple, Tensor] = {}
+
+
+def teach(trial: Trial, recipe: Recipe, split: Split, device) -> Tensor:
+    """Probabilities of dense networks of the same seeds, trained first with the same recipe.
+
+    The last ensemble of teachers is remembered, for trials that share it.
+    """
+    seeds = tuple(dict.fromkeys(trial.seeds))
+    form = "bayes" if recipe.form == "l0" else recipe.form
+    dense = recipe.change(distill=0.0, form=form)
+    search = dataclasses.replace(
+        trial, method="dense", sizes=("full",) * len(seeds), seeds=seeds, recipe=dense, alphas=None
+    )
+    key = (search, str(device))
+    if key not in _TEACHERS:
+        _TEACHERS.clear()
+        _TEACHERS[key] = soft_answers(train(search, device).model, split.images, recipe)
+    soft = _TEACHERS[key]
+    if recipe.teacher == "average":
+        return soft
+    return soft[[seeds.index(seed) for seed in trial.seeds]]
+
+
+# -- rows -------------------------------------------------------------------------------------------------
+
+
+def rows_of(result: Result, exported: bool = True) -> list[dict]:
+    """A row for each replica.
+
+    Errors are in percent. ``error`` is that of the last epoch, ``lowest`` the lowest over those epochs whose
+    network is no larger than the last one (the authors' protocol; it looks at the test set),
+    ``validation_error`` that of the last epoch where images were set apart. ``reached`` is the size that the
+    network has, ``exact`` whether it is the one asked for. ``parameters`` and ``macs`` are those of the
+    exported network, and ``export_difference`` is how far its answers are from the trained one's, relative to
+    the largest answer.
+    """
+    trial, trained = result.trial, result.trained
+    names = list(layers_of(trial.network))
+    rows = []
+    for index, (seed, asked) in enumerate(zip(trial.seeds, trial.sizes, strict=True)):
+        sizes = trained.sizes[:, index]
+        reached = dict(zip(names, sizes[-1].tolist(), strict=True))
+        curve = 100.0 * trained.errors["test"][:, index]
+        as_small = (sizes <= sizes[-1]).all(-1)
+        row = {
+            "seed": int(seed),
+            "asked": asked,
+            "reached": format_size(reached),
+            "exact": reached == parse_size(trial.network, asked),
+            "error": round(float(curve[-1]), 6),
+            "lowest": round(float(curve[as_small].min()), 6),
+            "validation_error": None,
+            "parameters": None,
+            "macs": None,
+            "export_difference": None,
+            "alpha": None if result.alphas is None else float(result.alphas[index]),
+            "epochs": result.recipe.epochs,
+            "device": device_name(result.test.images.device),
+            "seconds": trained.seconds,
+            "step_ms": 1e3 * trained.seconds_per_step,
+            "curve": [round(float(value), 4) for value in curve],
+        }
+        if "validation" in trained.errors:
+            row["validation_error"] = round(float(100.0 * trained.errors["validation"][-1, index]), 6)
+        if exported:
+            row |= measure(result, index)
+        rows.append(row)
+    return rows
+
+
+def measure(result: Result, index: int) -> dict:
+    """Parameters, multiplications and faithfulness of one replica, exported on the CPU."""
+    from trimreg.nn.exporting.export.export import export
+
+    network = plain_network(result.model, index)
+    images = result.test.images[:_EXPORT_IMAGES].cpu()
+    with torch.no_grad():
+        answers = network(images)
+        exported = export(network, None, images[:2], repeats=0)
+        difference = (exported.model(images) - answers).abs().max() / answers.abs().max()
+    report = exported.report
+    return {
+        "parameters": int(report.parameters[1]),
+        "macs": int(report.macs[1]),
+        "export_difference": float(difference),
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """The kind of processor, in words."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"

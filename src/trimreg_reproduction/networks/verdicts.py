@@ -1,0 +1,242 @@
+"""What the rows of the network tables say: summaries and verdicts (:mod:`.pictures` draws them).
+
+Two means are told apart by Welch's interval: the difference plus and minus 1.96 standard errors.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..spec import Verdict
+
+#: What a row has beside its names; all None where a peer was not there.
+MEASURES = (
+    "reached", "exact", "error", "lowest", "validation_error", "parameters", "macs", "export_difference",
+    "alpha", "epochs", "device", "seconds", "step_ms", "curve",
+)  # fmt: skip
+EXPORT_TOLERANCE = 1e-5
+#: What the methods are called in charts and pictures, in the order of the tables.
+NAMES = {
+    "dense": "dense", "trimmed": "trimmed", "group l1": "group l1", "torchao PAT": "torchao PAT, hard top-k",
+    "magnitude": "magnitude pruning, fine-tuned", "l0": "L0 gates",
+    "l0 separate": "L0 gates, separate lambda", "l0 to size": "L0 gates, priced to size",
+}  # fmt: skip
+ORDER = list(NAMES)
+_SIZED = ("trimmed", "magnitude")  # methods that promise a size
+
+
+def summary(frame) -> list[dict]:
+    """A line for each method, size and recipe (and part and network, where there are several).
+
+    Means and deviations over the seeds; ``reached`` has the sizes that occur, ``exact`` is whether all are
+    the one asked for.
+    """
+    frame = frame.copy()
+    for column in ("part", "network"):
+        if column not in frame:
+            frame[column] = ""
+    table = []
+    for keys, group in frame.groupby(["part", "network", "recipe", "method", "asked"], sort=False):
+        part, network, recipe, method, asked = keys
+        there = group[group["error"].notna()]
+        line = {"part": part, "network": network, "method": method, "recipe": recipe, "asked": asked}
+        line = {key: value for key, value in line.items() if value != ""}
+        line |= {
+            "reached": ", ".join(dict.fromkeys(there["reached"])),
+            "seeds": len(there),
+            "error": _mean(there["error"]),
+            "error sd": _deviation(there["error"]),
+            "lowest": _mean(there["lowest"]),
+            "lowest sd": _deviation(there["lowest"]),
+            "paper": next(iter(group["paper"].dropna().astype(float)), None),  # the same in all rows
+            "parameters": _mean(there["parameters"].dropna()),
+            "macs": _mean(there["macs"].dropna()),
+            "exact": bool(len(there)) and bool(there["exact"].astype(bool).all()),
+            "export difference": _largest(there["export_difference"].dropna()),
+        }
+        table.append(line)
+    return sorted(table, key=lambda line: (line["recipe"] != "ours", ORDER.index(line["method"])))
+
+
+def _mean(values):
+    return float(values.astype(float).mean()) if len(values) else None
+
+
+def _deviation(values):
+    return float(values.astype(float).std(ddof=1)) if len(values) > 1 else None
+
+
+def _largest(values):
+    return float(values.astype(float).max()) if len(values) else None
+
+
+def difference(one: dict, other: dict) -> tuple[float, float]:
+    """The difference of two lines' mean errors, and 1.96 standard errors of it (0 where a line has one seed).
+
+    Examples
+    --------
+    >>> from trimreg_reproduction.networks.verdicts import difference
+    >>> gap, margin = difference({"error": 1.5, "error sd": 0.3, "seeds": 9},
+    ...                          {"error": 1.7, "error sd": 0.4, "seeds": 16})
+    >>> round(gap, 3), round(margin, 3)
+    (-0.2, 0.277)
+    """
+    variance = sum((line["error sd"] or 0.0) ** 2 / line["seeds"] for line in (one, other))
+    return one["error"] - other["error"], 1.96 * math.sqrt(variance)
+
+
+def compare(one: dict, other: dict) -> str:
+    """Whether the first line errs less, more, or about as much.
+
+    Examples
+    --------
+    >>> from trimreg_reproduction.networks.verdicts import compare
+    >>> line = {"error": 1.5, "error sd": 0.1, "seeds": 4}
+    >>> compare(line, line | {"error": 1.9}), compare(line, line | {"error": 1.55})
+    ('less', 'alike')
+    """
+    gap, margin = difference(one, other)
+    return "less" if gap < -margin else "more" if gap > margin else "alike"
+
+
+# -- verdicts ---------------------------------------------------------------------------------------------
+
+
+def judge_tab1(frame) -> Verdict:
+    """Met if the trimmed network errs at most as the paper says and not clearly more than the dense one."""
+    table = summary(frame)
+    trimmed, dense = _line(table, "trimmed"), _line(table, "dense")
+    if trimmed is None or dense is None:
+        return Verdict("not", "The rows of the trimmed or of the dense network are not there.", table)
+    met = [trimmed["error"] <= trimmed["paper"], compare(trimmed, dense) != "more"]
+    text = (
+        f"{trimmed['asked']}: {_with_deviation(trimmed)} % at the last epoch (paper {trimmed['paper']}), "
+        f"trimmed less dense {_gap(trimmed, dense)}; dense {_with_deviation(dense)} %."
+    )
+    group = _line(table, "group l1")
+    if group is not None:
+        text += f" The group l1 norm reaches {group['reached']} with {_with_deviation(group)} %."
+    text += _authors(table) + _against_peers(table) + _kept_promises(table) + _skipped(frame)
+    return Verdict(_kind(met, _promises(table)), text, table)
+
+
+def judge_sizes(frame) -> Verdict:
+    """Met if our recipe errs at most as the paper says at every size, and is smaller and better than gates.
+
+    The latter if for every network with gates some size costs no more multiplications and errs no more.
+    """
+    table = summary(frame)
+    lines = [line for line in table if line["method"] == "trimmed" and line["recipe"] == "ours"]
+    lines = [line for line in lines if line["error"] is not None]
+    met = [line["error"] <= line["paper"] for line in lines]
+    parts = [f"{line['asked']}: {_with_deviation(line)} % (paper {line['paper']})" for line in lines]
+    text = "Last epoch, our recipe: " + "; ".join(parts) + "." if parts else "No row of the trimmed penalty."
+    for line in table:
+        if line["method"].startswith("l0") and line["error"] is not None:
+            text += f" {NAMES[line['method']]} reach {line['reached']} with {_with_deviation(line)} %"
+            below = [mine["asked"] for mine in lines if _dominates(mine, line)]
+            met.append(bool(below))
+            text += f"; {', '.join(below) or 'no size of the trimmed penalty'} costs and errs no more."
+    text += _authors(table) + _against_peers(table) + _kept_promises(table) + _skipped(frame)
+    return Verdict(_kind(met, _promises(table)), text, table)
+
+
+def judge_parts(frame) -> Verdict:
+    """Met if the trimmed penalty is nowhere clearly worse than a peer, nor than the holder of a size."""
+    table = summary(frame)
+    met, text = [], []
+    for part in dict.fromkeys(line["part"] for line in table):
+        for network in dict.fromkeys(line["network"] for line in table):
+            mine = [line for line in table if (line["part"], line["network"]) == (part, network)]
+            lines = [line for line in mine if line["method"] == "trimmed" and line["error"] is not None]
+            for line in lines:
+                said = f"{part}, {network} {line['asked']}: {_with_deviation(line)} %"
+                if line["paper"] is not None:
+                    said += f" (its holder {line['paper']})"
+                    met.append(line["error"] <= line["paper"])
+                peers = _peers_of(mine, line)
+                met += [compare(line, peer) != "more" for peer in peers]
+                said += "".join(f", {peer['method']} {_with_deviation(peer)}" for peer in peers)
+                text.append(said + ".")
+    if not text:
+        return Verdict("not", "No row of the trimmed penalty.", table)
+    measured = " ".join(text) + _kept_promises(table) + _skipped(frame)
+    return Verdict(_kind(met, _promises(table)), measured, table)
+
+
+def _dominates(one, other):
+    return one["error"] <= other["error"] and one["macs"] <= other["macs"]
+
+
+def _kind(met, promises):
+    """Promises of size and of export must hold for all to be met; alone they are worth nothing."""
+    if not any(met):
+        return "not"
+    return "reproduced" if all(met) and all(promises) else "partly"
+
+
+def _line(table, method, recipe="ours"):
+    found = [line for line in table if (line["method"], line["recipe"]) == (method, recipe)]
+    return next((line for line in found if line["error"] is not None), None)
+
+
+def _with_deviation(line):
+    spread = "" if line["error sd"] is None else f" +- {line['error sd']:.2f}"
+    return f"{line['error']:.2f}{spread}"
+
+
+def _gap(one, other):
+    gap, margin = difference(one, other)
+    known = None not in (one["error sd"], other["error sd"])
+    return f"{gap:+.2f} +- {margin:.2f}" if known else f"{gap:+.2f}"
+
+
+def _promises(table):
+    """Whether sizes are those asked for, and exported networks the same function."""
+    sized = [line["exact"] for line in table if line["method"] in _SIZED and line["error"] is not None]
+    exported = [line["export difference"] for line in table if line["export difference"] is not None]
+    return [all(sized), all(value <= EXPORT_TOLERANCE for value in exported)]
+
+
+def _kept_promises(table):
+    exact, equal = _promises(table)
+    worst = max((line["export difference"] or 0.0 for line in table), default=0.0)
+    return (
+        f" Sizes of the trimmed rows {'are' if exact else 'are not all'} as asked; exported networks differ "
+        f"by at most {worst:.1e}{'' if equal else ', which is too much'}."
+    )
+
+
+def _skipped(frame):
+    reasons = sorted({str(reason) for reason in frame["skipped"].dropna()}) if "skipped" in frame else ()
+    return f" Skipped: {'; '.join(reasons)}." if reasons else ""
+
+
+def _authors(table):
+    lines = [line for line in table if (line["method"], line["recipe"]) == ("trimmed", "paper")]
+    said = [
+        f"{line['asked']} {_with_deviation(line)} % (lowest over epochs {line['lowest']:.2f})"
+        for line in lines
+        if line["error"] is not None
+    ]
+    return f" The authors' recipe: {'; '.join(said)}." if said else ""
+
+
+def _peers_of(table, line):
+    return [
+        other
+        for other in table
+        if other["method"] in ("torchao PAT", "magnitude")
+        and (other["asked"], other["recipe"]) == (line["asked"], line["recipe"])
+        and other["error"] is not None
+    ]
+
+
+def _against_peers(table):
+    said = []
+    for line in table:
+        if (line["method"], line["recipe"]) != ("trimmed", "ours") or line["error"] is None:
+            continue
+        for peer in _peers_of(table, line):
+            said.append(f"{_gap(line, peer)} against {peer['method']} at {line['asked']}")
+    return f" Trimmed less peer: {'; '.join(said)}." if said else ""

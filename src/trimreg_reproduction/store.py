@@ -1,0 +1,423 @@
+"""The results of experiments in one SQLite file.
+
+A finished cell is one line of the table ``cells``, written in one transaction, so that a run that is killed
+leaves whole cells or none. The key is the name of the cell, which says all there is to know of it: a cell of
+the quick size with the same name as one of the full size is not run twice. Which cells a size consists of is
+in the table ``plans``.
+
+The file is in SQLite's WAL mode with ``synchronous=NORMAL``: one process writes while others read; a killed
+process loses nothing that was written, and a power cut at most the last cells, never the file
+(https://www.sqlite.org/wal.html).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from trimreg._files import write_atomically
+from trimreg.reports.demo import BadInput
+
+from .outcome import Outcome
+
+SCHEMA_VERSION = 1
+FORMATS = ("parquet", "csv")
+_APPLICATION = 0x74726D72  # "trmr": marks the file as ours
+_SCHEMA = """
+CREATE TABLE cells (
+    experiment TEXT NOT NULL,
+    cell TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('done', 'failed')),
+    parameters TEXT NOT NULL,
+    rows TEXT CHECK ((status = 'done') = (rows IS NOT NULL)),
+    error TEXT CHECK ((status = 'failed') = (error IS NOT NULL)),
+    seconds REAL NOT NULL,
+    version TEXT NOT NULL,
+    finished TEXT NOT NULL,
+    PRIMARY KEY (experiment, cell)
+);
+CREATE TABLE plans (
+    experiment TEXT NOT NULL,
+    size TEXT NOT NULL,
+    cells TEXT NOT NULL,
+    asked TEXT NOT NULL,
+    PRIMARY KEY (experiment, size)
+);
+"""
+
+
+class StoreError(BadInput):
+    """A file that cannot be used as a store; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How far an experiment got: cells planned, done and failed."""
+
+    planned: int
+    done: int
+    failed: int
+
+    @property
+    def missing(self) -> int:
+        return self.planned - self.done - self.failed
+
+
+# -- the store ------------------------------------------------------------------------------------------
+
+
+class Store:
+    """Results of experiments in a SQLite file, made if it is not there.
+
+    Parameters
+    ----------
+    path : path-like
+    read_only : bool
+        Whether the file must exist and is left as it is.
+
+    Raises
+    ------
+    StoreError
+        If the file is no store, is of another schema version, or cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from trimreg_reproduction.outcome import Outcome
+    >>> from trimreg_reproduction.store import Store
+    >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/results.sqlite") as store:
+    ...     store.record(Outcome("toy", "toy/n=1", '{"n": 1}', '[{"error": 0.5}]', None, 0.1, "0.1.0"))
+    ...     store.frame("toy").to_dict("records")
+    [{'n': 1, 'error': 0.5}]
+    """
+
+    def __init__(self, path, read_only: bool = False):
+        self.path = Path(path)
+        self.read_only = read_only
+        self._connection = _open(self.path, read_only)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    # -- writing ----------------------------------------------------------------------------------------
+
+    def plan(self, experiment: str, size: str, cells: Iterable[str]) -> None:
+        """Note which cells an experiment has at a size; it is now the size last asked for."""
+        self._write(
+            "INSERT OR REPLACE INTO plans VALUES (?, ?, ?, ?)",
+            (experiment, size, json.dumps(list(cells)), _now()),
+        )
+
+    def record(self, outcome: Outcome) -> None:
+        """Write what became of a cell, in one transaction. A failure never takes the place of a result."""
+        status = "done" if outcome.error is None else "failed"
+        self._write(
+            "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (experiment, cell) DO UPDATE"
+            " SET status = excluded.status, parameters = excluded.parameters, rows = excluded.rows,"
+            " error = excluded.error, seconds = excluded.seconds, version = excluded.version,"
+            " finished = excluded.finished WHERE cells.status = 'failed' OR excluded.status = 'done'",
+            (
+                outcome.experiment,
+                outcome.cell,
+                status,
+                outcome.parameters,
+                outcome.rows,
+                outcome.error,
+                outcome.seconds,
+                outcome.version,
+                _now(),
+            ),
+        )
+
+    def forget(self, experiment: str) -> None:
+        """Remove the cells of an experiment, so that all are run again."""
+        self._write("DELETE FROM cells WHERE experiment = ?", (experiment,))
+
+    def _write(self, statement, values):
+        try:
+            with self._connection:
+                self._connection.execute(statement, values)
+        except sqlite3.OperationalError as error:
+            raise StoreError(
+                f"cannot write to {self.path} ({error}); is the disk full or in use by another run?"
+            ) from None
+
+    # -- reading ----------------------------------------------------------------------------------------
+
+    def experiments(self) -> list[str]:
+        """Names of all experiments that were begun."""
+        found = self._all("SELECT experiment FROM plans UNION SELECT experiment FROM cells ORDER BY 1")
+        return [name for (name,) in found]
+
+    def size(self, experiment: str) -> str | None:
+        """The size last asked for; None if none was."""
+        found = self._all(
+            "SELECT size FROM plans WHERE experiment = ? ORDER BY asked DESC, rowid DESC LIMIT 1",
+            experiment,
+        )
+        return found[0][0] if found else None
+
+    def done(self, experiment: str) -> set[str]:
+        """Names of the cells that have results."""
+        found = self._all("SELECT cell FROM cells WHERE experiment = ? AND status = 'done'", experiment)
+        return {name for (name,) in found}
+
+    def without_peer(self, experiment: str) -> set[str]:
+        """Names of the cells with a row that says why it was skipped: what it compares with was missing."""
+        found = self._all(
+            'SELECT cell, rows FROM cells WHERE experiment = ? AND instr(rows, \'"skipped": "\')', experiment
+        )
+        return {name for name, rows in found if any(row.get("skipped") for row in json.loads(rows))}
+
+    def failed(self, experiment: str) -> dict[str, str]:
+        """Tracebacks of the cells that failed, by name."""
+        return dict(
+            self._all(
+                "SELECT cell, error FROM cells WHERE experiment = ? AND status = 'failed' ORDER BY cell",
+                experiment,
+            )
+        )
+
+    def versions(self, experiment: str) -> list[str]:
+        """The versions of trimreg that the results are of."""
+        found = self._all(
+            "SELECT DISTINCT version FROM cells WHERE experiment = ? AND status = 'done' ORDER BY 1",
+            experiment,
+        )
+        return [version for (version,) in found]
+
+    def counts(self, experiment: str, size: str | None = None) -> Counts:
+        """How far the experiment got at a size (default: the one last asked for)."""
+        planned, done, failed = (
+            self._planned(experiment, size),
+            self.done(experiment),
+            self.failed(experiment),
+        )
+        if planned is None:
+            return Counts(len(done) + len(failed), len(done), len(failed))
+        names = set(planned)
+        return Counts(len(names), len(names & done), len(names & failed.keys()))
+
+    def frame(self, experiment: str, size: str | None = None, *, provenance: bool = False):
+        """The results as a data frame, a line for every row: parameters of the cell, entries of the row.
+
+        Parameters
+        ----------
+        experiment : str
+        size : str, optional
+            Which cells; the size last asked for if it is not said. Rows are in the order of the plan, so
+            the frame does not depend on the order in which cells were run.
+        provenance : bool
+            Whether to add ``cell``, ``cell_seconds``, ``cell_version`` and ``cell_finished``.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        pandas = _need("pandas")
+        found = {
+            line[0]: line
+            for line in self._all(
+                "SELECT cell, parameters, rows, seconds, version, finished FROM cells"
+                " WHERE experiment = ? AND status = 'done' ORDER BY cell",
+                experiment,
+            )
+        }
+        planned = self._planned(experiment, size)
+        records = []
+        for name in found if planned is None else planned:
+            if name not in found:
+                continue
+            _, parameters, rows, seconds, version, finished = found[name]
+            origin = {}
+            if provenance:
+                origin = {
+                    "cell": name,
+                    "cell_seconds": seconds,
+                    "cell_version": version,
+                    "cell_finished": finished,
+                }
+            known = json.loads(parameters)
+            records += [{**known, **row, **origin} for row in json.loads(rows)]
+        return pandas.DataFrame.from_records(records)
+
+    def export(self, folder, formats=FORMATS, experiments=None, size: str | None = None) -> list[Path]:
+        """Write ``EXPERIMENT.parquet`` and ``EXPERIMENT.csv`` into a folder; returns the files.
+
+        A list becomes a list in Parquet and JSON in CSV. A column of several types becomes JSON in Parquet
+        too. Experiments without results are left out.
+        """
+        unknown = set(formats) - set(FORMATS)
+        if unknown:
+            raise BadInput(f"formats must be of {FORMATS}; got {sorted(unknown)}")
+        if "parquet" in formats:
+            _need("pyarrow")
+        files = []
+        for name in self.experiments() if experiments is None else experiments:
+            frame = self.frame(name, size, provenance=True)
+            if frame.empty:
+                continue
+            for kind in formats:
+                data = _parquet(frame) if kind == "parquet" else _csv(frame)
+                files.append(write_atomically(Path(folder) / f"{name}.{kind}", data))
+        return files
+
+    def _planned(self, experiment, size):
+        """Names of the cells at a size; None where no plan was noted and none is asked for."""
+        asked = size or self.size(experiment)
+        found = self._all("SELECT cells FROM plans WHERE experiment = ? AND size = ?", experiment, asked)
+        if found:
+            return json.loads(found[0][0])
+        if size is not None:
+            raise BadInput(f"{self.path} has no {size} run of {experiment}; run it, or ask for another size")
+        return None
+
+    def _all(self, statement, *values):
+        try:
+            return self._connection.execute(statement, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"cannot read {self.path} ({error})") from None
+
+
+# -- opening --------------------------------------------------------------------------------------------
+
+
+def _open(path, read_only):
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder; name a file for the store")
+    if read_only and not path.is_file():
+        raise StoreError(
+            f"there is no store at {path}; run 'trimreg reproduce' first, or name another folder"
+        )
+    connection = None
+    try:
+        if not read_only:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        connection = _connect(path, read_only)
+        _check_or_make(connection, path, read_only)
+    except OSError as error:
+        raise StoreError(f"cannot write {path} ({error.strerror}); choose another folder") from None
+    except sqlite3.OperationalError as error:
+        _close(connection)
+        verb = "read" if read_only else "write"
+        raise StoreError(f"cannot {verb} {path} ({error}); choose another folder") from None
+    except sqlite3.DatabaseError:
+        _close(connection)
+        raise StoreError(f"{path} is no store of trimreg; choose another file, or move it away") from None
+    except BaseException:
+        _close(connection)
+        raise
+    return connection
+
+
+def _close(connection):
+    if connection is not None:
+        connection.close()
+
+
+def _connect(path, read_only):
+    address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+    connection = sqlite3.connect(address, uri=True, timeout=60.0)
+    if not read_only:
+        return connection
+    try:
+        connection.execute("SELECT * FROM sqlite_master").fetchall()
+    except sqlite3.OperationalError:
+        connection.close()
+        if Path(f"{path}-wal").exists():
+            raise
+        # Reading in WAL mode needs a file beside the store. In a folder that cannot be written to nobody
+        # else writes either, so the file may be read as it is.
+        connection = sqlite3.connect(f"{address}&immutable=1", uri=True)
+    return connection
+
+
+def _check_or_make(connection, path, read_only):
+    # Both in one statement, for another process may be making the tables at this moment.
+    application, tables = connection.execute(
+        "SELECT (SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_master)"
+    ).fetchone()
+    if application != _APPLICATION and (application or tables or read_only):
+        raise StoreError(f"{path} is no store of trimreg; choose another file, or move it away")
+    if not read_only:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+    if application != _APPLICATION:
+        _make(connection)
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != SCHEMA_VERSION:
+        age = "a newer" if version > SCHEMA_VERSION else "an older"
+        raise StoreError(
+            f"{path} was written by {age} trimreg (schema {version}, this one reads {SCHEMA_VERSION});"
+            " choose another file, or use that version"
+        )
+
+
+def _make(connection):
+    """The tables and the marks in one transaction: a run killed here leaves an empty file, to begin anew."""
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:
+        if connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION:
+            return  # another process was quicker
+        for statement in _SCHEMA.split(";"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+# -- files ----------------------------------------------------------------------------------------------
+
+
+def _need(package):
+    from importlib import import_module
+
+    try:
+        return import_module(package)
+    except ImportError:
+        raise BadInput(f"this needs {package}: pip install 'trimreg[experiments]'") from None
+
+
+def _csv(frame):
+    def text(value):
+        return json.dumps(value) if isinstance(value, list) else value
+
+    flat = frame.copy()
+    for column in flat.columns:
+        if any(isinstance(value, list) for value in flat[column]):
+            flat[column] = flat[column].map(text)
+    return flat.to_csv(index=False, lineterminator="\n").encode()
+
+
+def _parquet(frame):
+    import pyarrow
+
+    tidy = frame.copy()
+    for column in tidy.columns:
+        try:
+            pyarrow.array(tidy[column], from_pandas=True)
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
+            tidy[column] = tidy[column].map(_json_or_none)
+    file = io.BytesIO()
+    tidy.to_parquet(file, index=False, compression="zstd")
+    return file.getvalue()
+
+
+def _json_or_none(value):
+    missing = value is None or (isinstance(value, float) and math.isnan(value))
+    return None if missing else json.dumps(value)
+
+
+def _now():
+    return datetime.now(UTC).isoformat(timespec="microseconds")

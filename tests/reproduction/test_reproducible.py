@@ -1,0 +1,81 @@
+"""Rows of the real experiments depend on their cells alone: not on processes, on a cluster, or on a kill."""
+
+import dataclasses
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import pytest
+
+from trimreg_reproduction.registry import get_experiment
+from trimreg_reproduction.runner import run
+from trimreg_reproduction.store import Store
+
+NAMES = ("fig2", "fig3", "fig4", "figS", "theory", "beyond")  # fig1 measures times
+
+
+def rows(path):
+    with Store(path, read_only=True) as store:
+        found = store._all("SELECT cell, parameters, rows FROM cells WHERE status = 'done' ORDER BY cell")
+    return {cell: (json.loads(parameters), json.loads(values)) for cell, parameters, values in found}
+
+
+def few(name, count=2):
+    """The experiment with the first and the last of its quick cells."""
+    experiment = get_experiment(name)
+    cells = experiment.cells("quick")
+    chosen = [cells[i] for i in sorted({0, *range(len(cells) - count + 1, len(cells))})]
+    return dataclasses.replace(experiment, cells=lambda size: chosen)
+
+
+@pytest.fixture(scope="module")
+def in_turn(tmp_path_factory):
+    path = tmp_path_factory.mktemp("turn") / "results.sqlite"
+    with Store(path) as store:
+        summary = run([few(name) for name in NAMES], "quick", store, n_jobs=1)
+    assert (summary.done, summary.failed) == (2 * len(NAMES), 0)
+    return rows(path)
+
+
+@pytest.mark.parametrize(("backend", "names"), [("joblib", NAMES[::2]), ("dask", NAMES[1::2])])
+def test_processes_and_a_cluster_give_the_same_rows(in_turn, tmp_path, backend, names):
+    with Store(tmp_path / "results.sqlite") as store:
+        run([few(name) for name in names], "quick", store, backend=backend, n_jobs=2)
+    found = rows(tmp_path / "results.sqlite")
+    assert found == {cell: row for cell, row in in_turn.items() if cell.split("/")[0] in names}
+    assert len(found) == 2 * len(names)
+
+
+def test_a_command_that_is_killed_goes_on_to_the_same_rows(tmp_path):
+    """kill -9 of ``trimreg reproduce`` in the middle, then the same command."""
+    command = [sys.executable, "-m", "trimreg", "reproduce", "fig4", "--quick", "--jobs", "1", "--out"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run([*command, whole], check=True, capture_output=True)
+    process = subprocess.Popen([*command, killed], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    store, expected = killed / "results.sqlite", rows(whole / "results.sqlite")
+    end = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < end:
+        if store.exists() and _count(store) >= 3:
+            os.kill(process.pid, signal.SIGKILL)
+            break
+        time.sleep(0.01)
+    assert process.wait(timeout=60) == -signal.SIGKILL
+    kept = rows(store)
+    assert 3 <= len(kept) < len(expected)
+    subprocess.run([*command, killed], check=True, capture_output=True)
+    assert rows(store) == expected
+    assert all(expected[cell] == value for cell, value in kept.items())
+
+
+def _count(path):
+    """Cells done so far; 0 while the file is being made."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as connection:
+            return connection.execute("SELECT COUNT(*) FROM cells").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0

@@ -1,0 +1,258 @@
+"""Rows depend on their cell alone: not on order, processes, a kill or an interruption in between."""
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent
+if str(FOLDER) not in sys.path:
+    sys.path.insert(0, str(FOLDER))  # worker processes import the toys by name
+
+import runner_toys as toys  # noqa: E402
+
+from trimreg.reports.demo import BadInput  # noqa: E402
+from trimreg_reproduction import outcome, runner  # noqa: E402
+from trimreg_reproduction.runner import Interrupted, run  # noqa: E402
+from trimreg_reproduction.store import Store  # noqa: E402
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "results.sqlite") as opened:
+        yield opened
+
+
+def contents(store):
+    """All that a store has of the toy, times apart: text, so that NaN equals NaN and -0.0 is not 0.0."""
+    return store._all("SELECT cell, status, parameters, rows, version FROM cells ORDER BY cell")
+
+
+def expected(tmp_path, count):
+    with Store(tmp_path / "expected.sqlite") as store:
+        assert run([toys.toy(toys.numbers, count)], "full", store, n_jobs=1).done == count
+        return contents(store)
+
+
+# -- the same rows whatever happens ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_processes_do_not_matter(store, tmp_path, n_jobs):
+    summary = run([toys.toy()], "full", store, n_jobs=n_jobs)
+    assert (summary.done, summary.failed, summary.skipped) == (12, 0, 0)
+    assert contents(store) == expected(tmp_path, 12)
+
+
+def test_other_cells_do_not_matter(store, tmp_path):
+    first = run([toys.toy()], "quick", store, n_jobs=1)
+    second = run([toys.toy()], "full", store, n_jobs=1)
+    assert (first.done, second.done, second.skipped) == (6, 6, 6)
+    assert contents(store) == expected(tmp_path, 12)
+    assert store.size("toy") == "full"
+    assert store.frame("toy")["n"].tolist() == [n for n in range(12) for _ in range(2)]
+
+
+def start(path, count, n_jobs, backend="joblib"):
+    command = [sys.executable, str(FOLDER / "runner_toys.py"), path, str(count), backend, str(n_jobs)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    for line in process.stdout:
+        if int(line) >= 5:
+            return process
+    raise AssertionError("the run ended before it could be stopped")
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_kill_and_resume(tmp_path, n_jobs):
+    path = tmp_path / "results.sqlite"
+    process = start(path, 60, n_jobs)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)  # the pipe ends with the last worker: none outlives the run for long
+    assert process.returncode == -signal.SIGKILL
+    with Store(path) as store:
+        kept = contents(store)
+        assert 5 <= len(kept) < 60
+        summary = run([toys.toy(toys.numbers, 60)], "full", store, n_jobs=1)
+        assert summary.skipped == len(kept)
+        assert summary.done == 60 - len(kept)
+        assert contents(store) == expected(tmp_path, 60)
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+def test_interrupt_and_resume(tmp_path, whole_group):
+    """Ctrl-C in a terminal goes to the workers too."""
+    path = tmp_path / "results.sqlite"
+    process = start(path, 60, 2)
+    (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
+    words = process.communicate(timeout=60)[0].split()
+    assert process.returncode == 130
+    with Store(path) as store:
+        kept = contents(store)
+        assert words[-2:] == ["interrupted", str(len(kept))]
+        assert 5 <= len(kept) < 60
+        assert {line[1] for line in kept} == {"done"}
+        run([toys.toy(toys.numbers, 60)], "full", store, n_jobs=1)
+        assert contents(store) == expected(tmp_path, 60)
+
+
+def test_interrupt_of_a_single_process(store):
+    with pytest.raises(Interrupted, match="cells are done and kept") as caught:
+        run([toys.toy(toys.interrupts)], "full", store, n_jobs=1)
+    assert caught.value.summary.done == len(store.done("toy")) < 12
+    assert store.failed("toy") == {}
+
+
+# -- failures -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_failed_cells_are_kept_apart_and_run_again(store, tmp_path, n_jobs):
+    mark = tmp_path / "mark"
+    mark.touch()
+    toy = toys.toy(partial(toys.fails_while_asked, str(mark)))
+    summary = run([toy], "full", store, n_jobs=n_jobs)
+    assert (summary.done, summary.failed) == (6, 6)
+    assert len(store.failed("toy")) == 6
+    assert "RuntimeError: no luck with 3" in store.failed("toy")["toy/kind=a,n=3"]
+    assert set(store.frame("toy")["n"] % 2) == {0}
+
+    summary = run([toy], "full", store, n_jobs=n_jobs, retry_failed=False)
+    assert (summary.done, summary.failed, summary.skipped) == (0, 0, 12)
+    mark.unlink()
+    summary = run([toy], "full", store, n_jobs=n_jobs)
+    assert (summary.done, summary.failed, summary.skipped) == (6, 0, 6)
+    assert contents(store) == expected(tmp_path, 12)
+
+
+def test_cells_without_their_peer_are_run_again(store, tmp_path):
+    mark = tmp_path / "mark"
+    mark.touch()
+    toy = toys.toy(partial(toys.does_without_a_peer, str(mark)))
+    assert run([toy], "full", store, n_jobs=1).done == 12
+    assert len(store.without_peer("toy")) == 6
+    summary = run([toy], "full", store, n_jobs=1)
+    assert (summary.done, summary.skipped) == (6, 6)
+    mark.unlink()  # installed
+    summary = run([toy], "full", store, n_jobs=1)
+    assert (summary.done, summary.skipped) == (6, 6)
+    assert store.without_peer("toy") == set()
+    assert run([toy], "full", store, n_jobs=1).skipped == 12
+
+
+def exits(cell):
+    sys.exit(3)
+
+
+def returns_nonsense(cell):
+    return {"value": 1}
+
+
+@pytest.mark.parametrize(
+    ("function", "words"), [(exits, "SystemExit: 3"), (returns_nonsense, "list of dicts")]
+)
+def test_odd_ends_are_failures(store, function, words):
+    assert run([toys.toy(function, 2)], "full", store, n_jobs=1).failed == 2
+    assert all(words in error for error in store.failed("toy").values())
+
+
+def test_a_dead_process_loses_nothing(store, tmp_path):
+    mark = tmp_path / "mark"
+    summary = run([toys.toy(partial(toys.kills_its_worker_once, str(mark)))], "full", store, n_jobs=2)
+    assert mark.exists()
+    assert (summary.done, summary.failed) == (12, 0)
+    assert contents(store) == expected(tmp_path, 12)
+
+
+def test_a_cell_that_kills_every_process_is_the_only_one_lost(store):
+    summary = run([toys.toy(toys.kills_every_worker)], "full", store, n_jobs=2)
+    assert (summary.done, summary.failed) == (11, 1)
+    ((name, error),) = store.failed("toy").items()
+    assert name == "toy/kind=a,n=3"
+    assert "died" in error
+
+
+# -- the rest -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_linear_algebra_has_one_thread(store, n_jobs):
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    with threadpool_limits(2):
+        before = [pool["num_threads"] for pool in threadpool_info()]
+        run([toys.toy(toys.threads)], "full", store, n_jobs=n_jobs)
+        assert [pool["num_threads"] for pool in threadpool_info()] == before
+    frame = store.frame("toy")
+    assert set(frame["threads"]) == {1}
+    assert (os.getpid() in set(frame["pid"])) == (n_jobs == 1)
+
+
+def test_a_worker_limits_its_own_threads(monkeypatch):
+    """Workers of a cluster are started by others, with as many threads as they like."""
+    from threadpoolctl import threadpool_limits
+
+    monkeypatch.setattr(outcome, "_modules_seen", 0)
+    with threadpool_limits(2):
+        assert '"threads": 1' in outcome.perform("toy", toys.threads, toys.toy().cells("quick")[0]).rows
+
+
+def test_progress_is_told(store, capsys):
+    seen = []
+    run([toys.toy()], "quick", store, n_jobs=1, on_progress=lambda *counts: seen.append(counts))
+    assert seen == [(ended, 6) for ended in range(7)]
+    assert capsys.readouterr().err == ""
+    seen.clear()
+    run([toys.toy()], "full", store, n_jobs=1, on_progress=lambda *counts: seen.append(counts), verbose=1)
+    assert seen == [(ended, 6) for ended in range(7)]
+    assert capsys.readouterr().err.startswith("cells: 6/6, took ")
+
+
+def test_several_experiments_share_a_store(store):
+    summary = run(
+        [toys.toy(name="one"), toys.toy(name="two"), toys.toy(name="one")], "quick", store, n_jobs=1
+    )
+    assert summary.done == 12
+    assert store.experiments() == ["one", "two"]
+    assert store.frame("one")["value"].tolist()[0] != store.frame("two")["value"].tolist()[0]
+
+
+def test_experiments_by_name(store, monkeypatch):
+    monkeypatch.setattr(runner, "expand_names", lambda names: ["one", "two"] if names == ["all"] else names)
+    monkeypatch.setattr(runner, "get_experiment", lambda name: toys.toy(name=name))
+    assert run("all", "quick", store, n_jobs=1).done == 12
+    assert run(["two", "all"], "quick", store, n_jobs=1).skipped == 12
+
+
+def test_cells_of_one_name_are_refused(store):
+    twice = toys.toy(count=2)
+    object.__setattr__(twice, "cells", lambda size: toys.toy(count=2).cells("full") * 2)
+    with pytest.raises(ValueError, match="two cells of one name: toy/kind=a,n=0"):
+        run([twice], "full", store)
+
+
+def test_tasks_are_in_an_order_as_good_as_random(store):
+    tasks, ready = runner.plan(toys.toy(count=100), "full", store)
+    numbers = [task.cell["n"] for task in tasks]
+    assert ready == 0
+    assert sorted(numbers) == list(range(100))
+    assert 10 < min(sum(numbers[:50]), sum(numbers[50:])) / 50 < 50
+    assert numbers != sorted(numbers)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"size": "huge"}, "size must be"),
+        ({"backend": "threads"}, "backend must be"),
+        ({"scheduler": "tcp://127.0.0.1:1"}, "a scheduler is Dask's"),
+        ({"experiments": ["fig99"]}, "no experiment 'fig99'"),
+    ],
+)
+def test_arguments_of_no_use(store, arguments, words):
+    with pytest.raises(BadInput, match=words):
+        run(**{"experiments": [toys.toy()], "size": "quick", "store": store, **arguments})
+    assert store.experiments() == []
