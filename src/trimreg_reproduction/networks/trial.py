@@ -266,7 +266,7 @@ def rows_of(result: Result, exported: bool = True) -> list[dict]:
 
 def measure(result: Result, index: int) -> dict:
     """Parameters, multiplications and faithfulness of one replica, exported on the CPU."""
-    from trimreg.nn.exporting.export.export import export
+    from trimreg.nn.exporting.export import export
 
     network = plain_network(result.model, index)
     images = result.test.images[:_EXPORT_IMAGES].cpu()
