@@ -5,6 +5,7 @@ import torch
 from nets_in_a_line import Net
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
+
 from trimreg.nn.exporting.cost import macs
 from trimreg.nn.exporting.export import export
 

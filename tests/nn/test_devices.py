@@ -7,9 +7,9 @@ import torch
 from nets_in_a_line import Net, physical
 from torch import nn
 from torch.nn import functional as F
+
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.files import load, save
-
 from trimreg.nn.layers.bayes import bayesianize, kl_loss
 from trimreg.nn.layers.gates import L0Conv2d, L0Linear, l0_loss
 from trimreg.nn.penalty.penalty import TrimmedGroupL1

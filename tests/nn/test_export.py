@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import prune
+
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.slim import Gather, MappedEmbedding, Plane, SlimAttention
-
 from trimreg.nn.layers.bayes import bayesianize
 from trimreg.nn.layers.gates import L0Conv2d, L0Linear
 from trimreg.nn.penalty.groups import LayerGroups, Slab

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import fx, nn
 from torch.nn import functional as F
+
+from trimreg.nn.exporting import architecture
+from trimreg.nn.exporting import files as serialize
 from trimreg.nn.exporting.architecture import describe, rebuild
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.files import load, save, to_onnx
 from trimreg.nn.exporting.tracing import tensors_in
-
-from trimreg.nn.exporting import architecture
-from trimreg.nn.exporting import files as serialize
 from trimreg.nn.penalty.penalty import TrimmedGroupL1
 
 

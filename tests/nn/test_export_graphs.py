@@ -7,9 +7,9 @@ import torch
 from nets_in_a_line import Net, physical
 from torch import nn
 from torch.nn import functional as F
+
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.spaces import ExportError
-
 from trimreg.nn.penalty.groups import LayerGroups, Slab
 from trimreg.nn.penalty.penalty import TrimmedGroupL1
 

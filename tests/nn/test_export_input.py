@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 from torch import nn
+
 from trimreg.nn.exporting.cost import Report, latency, macs
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.tracing import relative_difference, trace
-
 from trimreg.nn.penalty.penalty import TrimmedGroupL1
 from trimreg_reproduction.networks import ensemble
 

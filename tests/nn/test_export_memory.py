@@ -7,13 +7,13 @@ import torch
 from nets_in_a_line import Net, physical
 from torch import fx, nn
 from torch.nn import functional as F
+
+from trimreg.nn.exporting import files as serialize
 from trimreg.nn.exporting.cost import parameters
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.files import load
 from trimreg.nn.exporting.spaces import ExportError
 from trimreg.nn.exporting.tracing import relative_difference
-
-from trimreg.nn.exporting import files as serialize
 from trimreg.nn.layers.bayes import BayesLinear
 from trimreg.nn.penalty.penalty import TrimmedGroupL1
 

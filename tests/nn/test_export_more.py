@@ -8,12 +8,12 @@ import torch
 from nets_in_a_line import Net, physical
 from torch import nn
 from torch.nn import functional as F
+
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.files import load
 from trimreg.nn.exporting.slim import SlimAttention
 from trimreg.nn.exporting.spaces import ExportError
 from trimreg.nn.exporting.tracing import TracingFailed
-
 from trimreg.nn.penalty.penalty import TrimmedGroupL1
 
 

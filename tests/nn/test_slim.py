@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+
 from trimreg.nn.exporting.slim import Plane, SlimAttention
 
 
