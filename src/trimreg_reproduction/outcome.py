@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimreg import __version__
+from trimreg.solvers import many_fits
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Outcome:
     version: str
 
 
+@many_fits()
 def perform(experiment: str, function, cell) -> Outcome:
     """Run ``function(cell)`` with one thread for linear algebra; an exception becomes a failed outcome.
 

@@ -12,7 +12,7 @@ from trimreg.designs.far.rows import ArrayRows
 from trimreg.losses import Cox, Huber, get_loss
 from trimreg.solvers import Problem, get_solver
 from trimreg.solvers import few_rows as compressed
-from trimreg.solvers.mm.solver import solver as mm
+from trimreg.solvers.mm import solver as mm
 from trimreg.solvers.mm.workingset import WorkingSetSolver
 from trimreg.solvers.search import subset
 

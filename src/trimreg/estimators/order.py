@@ -146,11 +146,10 @@ class FitDetails:
     eta: np.ndarray  # the linear predictor of the samples
 
 
-def fit_details(task: Task, result: SolverResult, by_size=False) -> FitDetails:
+def fit_details(task: Task, result: SolverResult) -> FitDetails:
     """The order of entry, the deviations of the columns and the linear predictor of a fit.
 
-    ``task`` has the data that the solution ``result`` is for. With ``by_size`` the order is that of the
-    coefficients, which needs no products with the columns.
+    ``task`` has the data that the solution ``result`` is for.
     """
     problem = task.problem
     outputs, norm = problem.loss.n_outputs, problem.penalty.norm
@@ -164,10 +163,7 @@ def fit_details(task: Task, result: SolverResult, by_size=False) -> FitDetails:
     step = np.full(norm.count, -1)
     step[never] = 0
     taken = np.flatnonzero((lengths > 0) & ~never)
-    if by_size:
-        taken = taken[order_by_size(lengths[taken])]
-    else:
-        taken = _entered(problem, theta, eta, taken, never, lengths)
+    taken = _entered(problem, theta, eta, taken, never, lengths)
     step[taken] = np.arange(1, taken.size + 1)
     order = norm.spread(step)[::outputs][: design.shape[1]]
     return FitDetails(order, deviation, eta)

@@ -30,8 +30,8 @@ import scipy.sparse as sp
 from ..designs import as_design
 from ..losses import get_loss
 from ..penalties import largest
-from ..solvers import SolverResult, get_solver
-from ..solvers.driver import kept_of_interrupted, part_of_more
+from ..solvers import SolverResult, get_solver, many_fits
+from ..solvers.driver import best_so_far
 from . import validation as check
 from .task import Task, prepare, solve_task
 
@@ -57,12 +57,12 @@ def solve_without_outliers(X, y, n_outliers, callback=None, **arguments) -> Solv
     if count == 0:
         return fits.fit(fits.everyone, rough=False).result
     try:
-        best = _best(fits)
+        with many_fits():
+            best = _best(fits)
     except KeyboardInterrupt:
         best = fits.lowest
-        if best is None or part_of_more(depth=2):
-            raise
-        best = replace(best, result=kept_of_interrupted(best.result, fits.count_done, "fit"))
+        kept = best_so_far(None if best is None else best.result, fits.count_done, "fit")
+        best = replace(best, result=kept)
     return replace(best.result, outliers=np.flatnonzero(~best.kept & fits.counted))
 
 

@@ -86,11 +86,11 @@ def solve(
 
     Notes
     -----
-    Ctrl-C ends the solver from its first product with X on: the best point so far is returned, with
-    ``converged=False``, a message that begins with "interrupted", and a ``ConvergenceWarning``; its
-    ``stationarity`` is NaN if it was not computed any more. Estimators do the same. Before that, and in fits
-    that are part of a search, a resampling or another joblib job, it is a ``KeyboardInterrupt`` as usual, and
-    an estimator stays as it was.
+    Ctrl-C ends the solver after its first step: the best point so far is returned, with ``converged=False``,
+    a message that begins with "interrupted", and a ``ConvergenceWarning``. Estimators do the same. Before
+    the first step, and in fits that are part of a search or a resampling, Ctrl-C is a ``KeyboardInterrupt``
+    as usual, and an estimator stays as it was. So is a second Ctrl-C within two seconds: it stops loops over
+    fits that the library does not know of, such as scikit-learn's ``GridSearchCV``.
 
     Examples
     --------

@@ -10,7 +10,6 @@ from ..designs import MultiOutput, WithConstant, as_design
 from ..losses import get_loss
 from ..penalties import get_penalty
 from ..solvers import Problem, SolverResult, SolverSpec, get_solver, run
-from ..solvers.driver import kept_of_interrupted, part_of_more
 from . import validation as check
 
 
@@ -29,17 +28,14 @@ class Task:
     exact: bool  # whether at most h parts may be nonzero
 
     def steps(self):
-        start = self.start
-        if start is None and self.solver.name != "mm":
-            start = np.zeros(self.problem.n_features)
-        return self.solver.iterate(self.problem, start, **self.options)
+        return self.solver.iterate(self.problem, self.start, **self.options)
 
     def at_most_h(self, step, at_once=False):
         """The step, or where MM alone leads from it if it has more nonzeros than ``alpha="exact"`` allows.
 
         A run that was cut short may stand at such a point, and Algorithm 1 may end at one: with
-        fractional weights it can be stationary, though it is no local minimum. Who asks ``at_once``, having
-        interrupted the run, gets the h largest parts of the step.
+        fractional weights it can be stationary, though it is no local minimum. ``at_once``, after an
+        interrupt, keeps the h largest parts of the step instead.
         """
         problem, norm = self.problem, self.problem.penalty.norm
         if not self.exact or self.n_penalizable(step.theta) <= problem.penalty.n_free:
@@ -103,16 +99,10 @@ class Task:
 
 
 def solve_task(task: Task, callback=None) -> SolverResult:
-    """Run the task's solver to its end. An interrupt of what comes after it costs the certificate alone."""
+    """Run the task's solver to its end."""
     outcome = run(task.steps(), task.max_iter, callback)
-    told = outcome.n_iter, outcome.history
-    try:
-        return task.result(task.at_most_h(outcome.step, at_once=outcome.interrupted), *told)
-    except KeyboardInterrupt:
-        if part_of_more():
-            raise
-        kept = kept_of_interrupted(outcome.step, outcome.n_iter)
-        return task.result(task.at_most_h(kept, at_once=True), *told, certify=False)
+    step = task.at_most_h(outcome.step, at_once=outcome.interrupted)
+    return task.result(step, outcome.n_iter, outcome.history)
 
 
 def prepare(

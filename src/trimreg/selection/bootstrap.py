@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..designs.convert import tied, to_host
 from ..estimators import validation as check
 from ..estimators.summary import Summary
+from ..solvers import many_fits
 from .progress import parallel
 from .resampling import OverAnEstimator, checked_data, coefficients, seeded, weight_name
 
@@ -109,7 +110,7 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
         check.check_number("n_replicates", self.n_replicates, 2, integral=True)
         rng = check.check_random_state(self.random_state)
         name = weight_name(self._base())
-        with check.all_or_nothing(self):
+        with check.all_or_nothing(self), many_fits():
             X, y = checked_data(self, self._base(), X, y)
             weight = None if sample_weight is None else np.asarray(to_host(sample_weight), dtype=float)
             members = np.flatnonzero(check.check_sample_weight(weight, X.shape[0]))

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..estimators import validation as check
+from ..solvers import many_fits
 
 
 @contextmanager
@@ -134,8 +135,14 @@ def parallel(function, tasks, *, n_jobs=None, label="", verbose=0, shared=False)
     with progress(len(tasks), label, verbose) as advance:
         results = []
         jobs = Parallel(n_jobs=n_jobs, return_as="generator", require="sharedmem" if shared else None)
-        with closing(jobs(delayed(function)(*task) for task in tasks)) as outcomes:
+        with closing(jobs(delayed(_one_of_many)(function, *task) for task in tasks)) as outcomes:
             for result in outcomes:
                 results.append(result)
                 advance()
     return results
+
+
+def _one_of_many(function, *task):
+    """``function(*task)``, in the worker: an interrupt is meant for all tasks."""
+    with many_fits():
+        return function(*task)

@@ -1,26 +1,31 @@
-"""Steps, and the loop that drives them.
+"""The registry of solvers, the steps they take, and the loop that drives them.
 
-A solver is a generator function ``iterate(problem, theta0, *, tol, rng, **options)`` that yields a
-:class:`Step` after each of its iterations. So every solver can be stepped by hand (``next``), watched, and
-stopped at any point with the best it has; :func:`run` is the loop that most callers want.
+A solver is a module with a generator function ``iterate(problem, theta0, *, tol, rng, **options)`` that
+yields a :class:`Step` after each iteration. Every solver can therefore be stepped by hand (``next``),
+watched, and stopped at any point. :func:`run` is the loop that most callers want. A new solver needs its
+module and one line in :data:`SOLVERS`.
 """
 
 from __future__ import annotations
 
-import sys
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
 
 @dataclass
 class Step:
-    """Where a solver stands after an iteration, in the coordinates of its problem.
+    """The state of a solver after an iteration, in the coordinates of its problem.
 
-    ``series`` are further numbers to keep in the history; ``converged`` is set on the last step of a
-    solver that has reached its tolerance, and ``message`` says what was reached.
+    ``series`` holds further numbers for the history. ``converged`` is set on the last step of a solver that
+    meets its tolerance, and ``message`` says which accuracy it attained.
     """
 
     theta: np.ndarray
@@ -34,7 +39,7 @@ class Step:
 
 @dataclass
 class Outcome:
-    """The last step of a run, or the best of an interrupted one, with what the run recorded."""
+    """The last step of a run, or the best step of an interrupted one, with the recorded history."""
 
     step: Step
     n_iter: int
@@ -42,18 +47,73 @@ class Outcome:
     interrupted: bool = False
 
 
-def run(steps: Iterator[Step], max_iter: int, callback=None) -> Outcome:
-    """Take steps until the solver converges, ends by itself, or has taken ``max_iter``.
+@dataclass
+class SolverResult:
+    """The outcome of a solve.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n_features,) or (n_outputs, n_features)
+        Coefficients, in the units of X.
+    intercept : float or ndarray of shape (n_outputs,)
+    weights : ndarray of shape (n_features,) or (n_groups,)
+        The trimming weights w: 0 free, 1 penalized.
+    objective : float
+        ``F`` at the solution, in the scaling that was solved (standardized if so asked).
+    stationarity : float
+        The paper's T at ``(theta, w)``, recomputed from the data after the solver has stopped.
+    n_iter : int
+        Number of steps. The solver's documentation says what one step is.
+    converged : bool
+    history : dict of lists
+        One value per step and series. ``objective`` is always there; the others depend on the solver.
+    message : str
+        Why the solver stopped.
+    swap_optimal : bool or None
+        Whether no exchange of one free coordinate for another lowers F: True if all were scored and
+        none does, None if that was not decided.
+    theta : ndarray
+        The solution in the scaling that was solved; ``coef`` is this in the units of X.
+    alpha : float
+        The value of alpha that was used.
+    outliers : ndarray of int
+        The samples that were left out; empty unless ``n_outliers`` was given.
+    """
+
+    coef: np.ndarray
+    intercept: float | np.ndarray
+    weights: np.ndarray
+    objective: float
+    stationarity: float
+    n_iter: int
+    converged: bool
+    history: dict[str, list[float]] = field(default_factory=dict, repr=False)
+    message: str = ""
+    swap_optimal: bool | None = None
+    theta: np.ndarray | None = field(default=None, repr=False)
+    alpha: float = 0.0
+    outliers: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.intp), repr=False)
+
+
+# -- the loop ---------------------------------------------------------------------------------------------
+
+
+def run(
+    steps: Iterator[Step], max_iter: int, callback: Callable[[Step], bool | None] | None = None
+) -> Outcome:
+    """Take steps until the solver converges, ends by itself, or has taken ``max_iter`` steps.
 
     Warns with scikit-learn's ``ConvergenceWarning`` unless the last step says ``converged``.
     ``callback(step)`` is called after every step; if it returns True the run ends there.
 
-    A ``KeyboardInterrupt`` (Ctrl-C) ends the run at its step of lowest objective, with a warning; within the
-    first step, at the point that the solver leaves (:func:`keeping`), which is then the only step. It goes on
-    to the caller where there is no point yet, and where the run is :func:`part_of_more`.
+    A ``KeyboardInterrupt`` (Ctrl-C) ends the run at its step of lowest objective, with a warning. It
+    propagates before the first step, inside :func:`many_fits`, and if it is the second one within two
+    seconds.
     """
     history: dict[str, list[float]] = {"objective": []}
-    step, best, count, stopped = None, None, 0, False
+    step: Step | None = None
+    best: Step | None = None
+    count, stopped = 0, False
     try:
         for step in steps:
             count += 1
@@ -64,67 +124,63 @@ def run(steps: Iterator[Step], max_iter: int, callback=None) -> Outcome:
             stopped = callback is not None and callback(step) is True
             if step.converged or stopped or count >= max_iter:
                 break
-    except KeyboardInterrupt as stop:
-        if part_of_more():
-            raise
-        if best is None:
-            best = _left_by(stop)
-            if best is None:
-                raise
-            history["objective"].append(float(best.objective))
-        return Outcome(kept_of_interrupted(best, count), max(count, 1), history, interrupted=True)
+    except KeyboardInterrupt:
+        return Outcome(best_so_far(best, count), count, history, interrupted=True)
     if step is None:
         raise RuntimeError("a solver must yield at least one step")
     if not step.converged and not stopped:
-        reached = step.message or f"objective {step.objective:.6g}"
-        _warn(f"not converged after {count} steps ({reached}); raise max_iter or tol, or rescale the data")
+        attained = step.message or f"objective {step.objective:.6g}"
+        _warn(f"not converged after {count} steps ({attained}); raise max_iter or tol, or rescale the data")
     return Outcome(step, count, history)
 
 
-def keeping(steps: Iterator[Step], kept: Callable[[], Step | None]) -> Iterator[Step]:
-    """The steps; an interrupt within the first of them takes ``kept`` along to :func:`run`.
+_MANY_FITS: ContextVar[bool] = ContextVar("many_fits", default=False)
+_TWICE = 2.0  # seconds: a second Ctrl-C this soon is meant for the program, not for one fit
+_last_interrupt = -np.inf
 
-    ``kept()`` is what stays of the run then, or None. It is called by who wants it and not here: it may take
-    passes over X, and who steps by hand, or interrupts many fits, waits for none.
+
+@contextmanager
+def many_fits() -> Iterator[None]:
+    """Inside this context Ctrl-C ends the program's loop over fits, not only the current fit.
+
+    Searches and resampling enter it: the best point so far of one of a thousand fits answers nothing, and
+    without it Ctrl-C would have to be pressed a thousand times. Threads and processes do not inherit the
+    context; enter it in the function that they run.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.driver import Step, keeping, run
+    >>> from trimreg.solvers import many_fits, run
     >>> def interrupted():
+    ...     yield Step(np.zeros(1), np.ones(1), objective=2.0)
     ...     raise KeyboardInterrupt
-    ...     yield
-    >>> start = Step(np.zeros(1), np.ones(1), objective=2.0)
-    >>> import warnings
-    >>> with warnings.catch_warnings(action="ignore"):
-    ...     run(keeping(interrupted(), lambda: start), max_iter=10).step.message
-    'interrupted within the first step'
+    >>> try:
+    ...     with many_fits():
+    ...         run(interrupted(), max_iter=10)
+    ... except KeyboardInterrupt:
+    ...     print("stopped")
+    stopped
     """
-    begun = False
+    token = _MANY_FITS.set(True)
     try:
-        for step in steps:
-            begun = True
-            yield step
-    except KeyboardInterrupt as stop:
-        if not begun and not part_of_more():  # there it may be sent to another process, and X with it
-            stop.kept = kept
-        raise
+        yield
+    finally:
+        _MANY_FITS.reset(token)
 
 
-def _left_by(stop: KeyboardInterrupt) -> Step | None:
-    kept = getattr(stop, "kept", None)
-    return None if kept is None else kept()
+def best_so_far(best: Any, count: int, unit: str = "step") -> Any:
+    """The best step or result of a run that was interrupted after ``count`` steps, with a warning.
 
-
-def kept_of_interrupted(best, count: int, what: str = "step"):
-    """A step or result as what stays of an interrupted run after ``count`` steps, told to the user once."""
-    if best.message.startswith("interrupted"):
-        return best
-    message = f"interrupted after {count} {what}{'s' if count > 1 else ''}"
-    if count == 0:
-        message = f"interrupted within the first {what}"
+    Call it while a ``KeyboardInterrupt`` is handled; raises it again where it must propagate.
+    """
+    global _last_interrupt
+    now = time.monotonic()
+    if best is None or _MANY_FITS.get() or now - _last_interrupt < _TWICE:
+        raise  # the KeyboardInterrupt that the caller handles
+    _last_interrupt = now
+    message = f"interrupted after {count} {unit}{'s' if count > 1 else ''}"
     _warn(
-        f"{message}: the best point so far is kept, with objective {best.objective:.6g}; fit again for more"
+        f"{message}: the best point so far is kept, with objective {best.objective:.6g}; fit again for more, "
+        "or press Ctrl-C twice to stop the program"
     )
     if best.message:
         message += f"; {best.message}"
@@ -137,37 +193,69 @@ def _warn(message):
     warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
-_HERE = __package__.partition(".")[0]
-#: Who runs many fits for one answer. An interrupt is meant for all of them, and only they can stop.
-_MANY_FITS = (
-    "joblib", "dask", "distributed", "concurrent", "multiprocessing",
-    f"{_HERE}.selection", f"{_HERE}.experiments", f"{_HERE}.estimators.robust",
-)  # fmt: skip
+# -- the registry -----------------------------------------------------------------------------------------
 
 
-def part_of_more(depth: int = 1) -> bool:
-    """Whether the caller runs inside a search, a resampling, an experiment or another process's task.
+@dataclass(frozen=True)
+class SolverSpec:
+    """A solver and its capabilities."""
 
-    There the best point of one fit answers nothing: if it were returned, a search over a thousand fits would
-    go on to the next, and Ctrl-C would have to be pressed a thousand times. It is read off the call stack,
-    which only an interrupt pays for, so that it also holds for scikit-learn's searches and the user's joblib.
+    name: str
+    module: str
+    max_iter: int  # default number of steps
+    trimmed_only: bool  # whether it is defined for trimmed penalties alone
+    positive: bool  # whether it can keep theta >= 0
+    options: tuple[str, ...]
+    choices: Mapping[str, tuple] = field(default_factory=dict)  # the allowed values of an option
 
-    Parameters
-    ----------
-    depth : int
-        From which caller on to look: 1 is who calls this function.
+    def iterate(self, problem: Any, theta0: np.ndarray | None, **options: Any) -> Iterator[Step]:
+        """The solver's generator of steps; least squares on far data is solved on few rows first."""
+        solver = import_module(self.module)
+        if not getattr(problem, "near", True):
+            from . import few_rows
+
+            if few_rows.pays(problem):
+                return few_rows.iterate(solver, problem, theta0, options, "w0" in self.options)
+        return solver.iterate(problem, theta0, **options)
+
+
+EFFORTS = ("low", "medium", "high")
+_FLAG = (True, False)
+
+#: The solvers by name, in the order: module, default steps, trimmed penalties only, theta >= 0, options.
+SOLVERS = {
+    spec.name: spec
+    for spec in (
+        # the default: majorize-minimize with a search for the best free set
+        SolverSpec("mm", f"{__package__}.mm.solver", 1000, False, True, ("effort",), {"effort": EFFORTS}),
+        # the paper's Algorithm 1
+        SolverSpec(
+            "bcd", f"{__package__}.first_order.bcd", 20_000, True, True,
+            ("w0", "eta", "tau", "record_stationarity"), {"record_stationarity": _FLAG},
+        ),
+        # Algorithm 2 of Khamaru and Wainwright (2018)
+        SolverSpec(
+            "dc", f"{__package__}.first_order.dc", 20_000, True, True, ("eta", "ties"),
+            {"ties": ("plain", "aware")},
+        ),
+        # proximal gradient with the exact prox of the penalty
+        SolverSpec(
+            "prox", f"{__package__}.first_order.prox", 20_000, False, True, ("eta", "accelerate"),
+            {"accelerate": _FLAG},
+        ),
+    )
+}  # fmt: skip
+
+
+def get_solver(name: str, registry: Mapping[str, SolverSpec] = SOLVERS) -> SolverSpec:
+    """The solver of that name.
 
     Examples
     --------
-    >>> from joblib import Parallel, delayed
-    >>> from trimreg.solvers.driver import part_of_more
-    >>> part_of_more(), Parallel(n_jobs=1)([delayed(part_of_more)()])
-    (False, [True])
+    >>> from trimreg.solvers import get_solver
+    >>> get_solver("bcd").options
+    ('w0', 'eta', 'tau', 'record_stationarity')
     """
-    frame = sys._getframe(depth)
-    while frame is not None:
-        name = frame.f_globals.get("__name__") or ""
-        if any(name == many or name.startswith(f"{many}.") for many in _MANY_FITS):
-            return True
-        frame = frame.f_back
-    return False
+    if not isinstance(name, str) or name not in registry:
+        raise ValueError(f"solver must be one of {sorted(registry)}; got {name!r}")
+    return registry[name]

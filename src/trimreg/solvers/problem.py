@@ -162,3 +162,34 @@ class Problem:
         norms = np.where(norms > 0, norms, 1.0)
         design = self.design.rescaled(1.0 / norms)
         return replace(self, design=design, penalty=self.penalty.rescaled(norms)), norms
+
+
+def feasible_start(problem: Problem, theta0: np.ndarray | None) -> np.ndarray:
+    r"""The point nearest to ``theta0`` (0 if it is None) at which the objective is finite.
+
+    .. math:: \arg\min_\theta \|\theta - \theta^0\| \quad\text{with}\quad \theta_j = 0
+              \text{ where } f_j = \infty, \quad \theta \ge 0 \text{ if the problem asks for it.}
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> import numpy as np
+    >>> from trimreg.penalties import L1
+    >>> from trimreg.solvers import feasible_start
+    >>> penalty = L1(penalty_factor=[1.0, 1.0, np.inf]).bind(3)
+    >>> feasible_start(SimpleNamespace(penalty=penalty, n_features=3, positive=True), [1.0, -1.0, 1.0])
+    array([1., 0., 0.])
+    """
+    theta = np.zeros(problem.n_features) if theta0 is None else np.array(theta0, dtype=float)
+    if theta.shape != (problem.n_features,):
+        raise ValueError(f"theta0 must hold {problem.n_features} coefficients; got shape {theta.shape}")
+    if not np.isfinite(theta).all():
+        raise ValueError(f"theta0 must be finite; got {theta[~np.isfinite(theta)][0]}")
+    penalty = problem.penalty
+    theta[penalty.norm.spread(np.isinf(penalty.levels(1.0)))] = 0.0
+    return feasible(problem, theta)
+
+
+def feasible(problem: Problem, theta: np.ndarray) -> np.ndarray:
+    """theta with 0 in place of negative coefficients where the problem requires ``theta >= 0``."""
+    return np.where(problem.positive, np.maximum(theta, 0.0), theta) if np.any(problem.positive) else theta

@@ -11,7 +11,6 @@ from ...losses import get_loss
 from ...penalties import TrimmedL1
 from ...penalties.norms import partition
 from ...solvers import EFFORTS
-from ...solvers.driver import kept_of_interrupted, part_of_more
 from .. import validation as check
 from ..order import fit_details
 from ..solve import solve_with_task
@@ -114,13 +113,7 @@ class LinearEstimator(BaseEstimator):
 
     def _take(self, result, task) -> None:
         """The fitted attributes, from a result and its problem."""
-        try:
-            details = fit_details(task, result)
-        except KeyboardInterrupt:
-            if part_of_more():
-                raise
-            details = fit_details(task, result, by_size=True)
-            result = kept_of_interrupted(result, result.n_iter)
+        details = fit_details(task, result)
         self.result_ = result
         self.coef_ = result.coef
         self.intercept_ = result.intercept

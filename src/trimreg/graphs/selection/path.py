@@ -11,7 +11,7 @@ from ...estimators import validation as check
 from ...penalties import TrimmedL1
 from ...selection.grid import alpha_grid, check_alphas, check_hs
 from ...selection.progress import progress
-from ...solvers import EFFORTS
+from ...solvers import EFFORTS, many_fits
 from ..edges import partial_correlations
 from ..model import edge_penalty
 from ..solver.solver import start_names
@@ -241,6 +241,7 @@ def largest_alpha(task: GraphTask) -> float:
 # -- the fits ------------------------------------------------------------------------------------------
 
 
+@many_fits()
 def solve_graph_path(task: GraphTask, hs, alphas, *, advance=None) -> GraphicalPath:
     """The path of a checked task, column by column from the largest alpha, each from the smallest h."""
     dtype, task = task.dtype, replace(task, dtype=np.dtype(float))  # a start in float32 may be indefinite

@@ -51,15 +51,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..driver import Step
-from .common import (
-    StepSize,
-    feasible,
-    feasible_start,
-    keeping_start,
-    positive_number,
-    require_trimmed,
-    stationarity_goal,
-)
+from ..problem import feasible, feasible_start
+from .common import StepSize, positive_number, require_trimmed, stationarity_goal
 
 
 def stationarity_constant(alpha: float, L_f: float, L_r: float = 1.0, tau: float = 1.0) -> float:
@@ -120,7 +113,8 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, w0=None, eta=None, tau=1.0, 
     >>> from trimreg.designs import as_design
     >>> from trimreg.losses import Quadratic
     >>> from trimreg.penalties import TrimmedL1
-    >>> from trimreg.solvers import Problem, bcd, run
+    >>> from trimreg.solvers import Problem, run
+    >>> from trimreg.solvers.first_order import bcd
     >>> X, y, d = np.eye(3), np.array([5.0, 2.0, -1.0]), np.full(3, 1 / 3)
     >>> problem = Problem(as_design(X, d), Quadratic(), y, d, TrimmedL1(h=1).bind(3), alpha=0.5)
     >>> run(bcd.iterate(problem, np.zeros(3)), max_iter=100).step.theta
@@ -130,8 +124,7 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, w0=None, eta=None, tau=1.0, 
     theta = feasible_start(problem, theta0)
     w = problem.penalty.uniform_weights() if w0 is None else problem.penalty.checked_weights(w0, "w0")
     eta = None if eta is None else positive_number("eta", eta)
-    steps = _algorithm_1(problem, theta, w, tol, eta, positive_number("tau", tau), record_stationarity)
-    return keeping_start(problem, theta, steps)
+    return _algorithm_1(problem, theta, w, tol, eta, positive_number("tau", tau), record_stationarity)
 
 
 def _algorithm_1(problem, theta, w, tol, eta, tau, record_stationarity):

@@ -6,7 +6,6 @@ import numbers
 
 import numpy as np
 
-from ..driver import Step, keeping
 from ..problem import Problem
 
 _GROWTH = 1.2
@@ -39,59 +38,6 @@ def require_trimmed(problem: Problem, solver: str) -> None:
     """
     if problem.penalty.n_free is None:
         raise ValueError(f"solver {solver!r} needs a penalty that trims; got penalty {problem.penalty!r}")
-
-
-def feasible_start(problem: Problem, theta0) -> np.ndarray:
-    r"""The point nearest to ``theta0`` at which the objective is finite.
-
-    .. math:: \arg\min_\theta \|\theta - \theta^0\| \quad\text{with}\quad \theta_j = 0
-              \text{ where } f_j = \infty, \quad \theta \ge 0 \text{ if the problem asks for it.}
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> import numpy as np
-    >>> from trimreg.penalties import L1
-    >>> from trimreg.solvers.first_order.common import feasible_start
-    >>> penalty = L1(penalty_factor=[1.0, 1.0, np.inf]).bind(3)
-    >>> feasible_start(SimpleNamespace(penalty=penalty, n_features=3, positive=True), [1.0, -1.0, 1.0])
-    array([1., 0., 0.])
-    """
-    theta = np.array(theta0, dtype=float)
-    if theta.shape != (problem.n_features,):
-        raise ValueError(f"theta0 must hold {problem.n_features} coefficients; got shape {theta.shape}")
-    if not np.isfinite(theta).all():
-        raise ValueError(f"theta0 must be finite; got {theta[~np.isfinite(theta)][0]}")
-    penalty = problem.penalty
-    theta[penalty.norm.spread(np.isinf(penalty.levels(1.0)))] = 0.0
-    return feasible(problem, theta)
-
-
-def feasible(problem: Problem, theta):
-    """theta, with 0 in place of what is negative and must not be."""
-    return np.where(problem.positive, np.maximum(theta, 0.0), theta) if np.any(problem.positive) else theta
-
-
-def keeping_start(problem: Problem, theta, steps):
-    """The steps; of a run that is interrupted within the first, the start stays.
-
-    Before it there are the many passes over X that ``L_f`` takes. What the objective takes is paid for by who
-    interrupts.
-
-    Examples
-    --------
-    >>> from trimreg.solvers.first_order.common import keeping_start
-    >>> list(keeping_start(None, None, iter(["first", "second"])))
-    ['first', 'second']
-    """
-
-    def start():
-        objective = problem.objective(theta)
-        if not np.isfinite(objective):
-            return None
-        return Step(theta, problem.weights(theta, np.zeros_like(theta)), objective, message="start")
-
-    return keeping(steps, start)
 
 
 class StepSize:

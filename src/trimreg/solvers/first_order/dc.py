@@ -27,15 +27,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..driver import Step
-from .common import (
-    StepSize,
-    feasible,
-    feasible_start,
-    keeping_start,
-    positive_number,
-    require_trimmed,
-    stationarity_goal,
-)
+from ..problem import feasible, feasible_start
+from .common import StepSize, positive_number, require_trimmed, stationarity_goal
 
 TIES = ("plain", "aware")
 
@@ -79,7 +72,8 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, ties="plain"):
     >>> from trimreg.designs import as_design
     >>> from trimreg.losses import Quadratic
     >>> from trimreg.penalties import TrimmedL1
-    >>> from trimreg.solvers import Problem, dc, run
+    >>> from trimreg.solvers import Problem, run
+    >>> from trimreg.solvers.first_order import dc
     >>> X, y, d = np.eye(2), np.array([2.0, 1.0]), np.array([0.5, 0.5])
     >>> problem = Problem(as_design(X, d), Quadratic(), y, d, TrimmedL1(h=1).bind(2), alpha=1.5)
     >>> run(dc.iterate(problem, np.zeros(2), ties="plain"), max_iter=100).step.theta
@@ -92,7 +86,7 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, ties="plain"):
         raise ValueError(f"ties must be one of {list(TIES)}; got {ties!r}")
     theta = feasible_start(problem, theta0)
     eta = None if eta is None else positive_number("eta", eta)
-    return keeping_start(problem, theta, _algorithm_2(problem, theta, tol, eta, ties))
+    return _algorithm_2(problem, theta, tol, eta, ties)
 
 
 def _algorithm_2(problem, theta, tol, eta, ties):

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..driver import Step
-from .common import StepSize, feasible_start, keeping_start, positive_number, stationarity_goal
+from ..problem import feasible_start
+from .common import StepSize, positive_number, stationarity_goal
 
 
 class Point(NamedTuple):
@@ -74,7 +75,8 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, accelerate=False):
     >>> from trimreg.designs import as_design
     >>> from trimreg.losses import Quadratic
     >>> from trimreg.penalties import MCP
-    >>> from trimreg.solvers import Problem, prox, run
+    >>> from trimreg.solvers import Problem, run
+    >>> from trimreg.solvers.first_order import prox
     >>> X, y, d = np.eye(3), np.array([5.0, 2.0, -1.0]), np.full(3, 1 / 3)
     >>> problem = Problem(as_design(X, d), Quadratic(), y, d, MCP(gamma=4.0).bind(3), alpha=0.5)
     >>> run(prox.iterate(problem, np.zeros(3), accelerate=True), max_iter=100).step.theta
@@ -82,7 +84,7 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, accelerate=False):
     """
     theta = feasible_start(problem, theta0)
     eta = None if eta is None else positive_number("eta", eta)
-    return keeping_start(problem, theta, _proximal_gradient(problem, theta, tol, eta, accelerate))
+    return _proximal_gradient(problem, theta, tol, eta, accelerate)
 
 
 def _proximal_gradient(problem, theta, tol, eta, accelerate):

@@ -29,16 +29,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...penalties.base import largest_violation
-from ..driver import Step, keeping
-from ..first_order.common import feasible_start
+from ..driver import Step
 from ..gram import GramPool
-from ..problem import Problem
+from ..problem import Problem, feasible_start
 from ..search.exchange import descend, kick
 from ..search.groups import GroupSearch, eliminated
 from ..search.soft import SoftSearch
 from ..search.subset import SubsetSearch
 from .homotopy import homotopy
-from .reached import Reached
 from .rising import rising_alpha
 from .workingset import GramSolver, WorkingSetSolver
 
@@ -86,15 +84,8 @@ def iterate(problem: Problem, theta0, *, tol=1e-6, rng=None, effort="medium"):
     rng = np.random.default_rng(0) if rng is None else rng
     normal, norms = problem.normalized()
     start = None if theta0 is None else feasible_start(problem, theta0) * norms
-    reached = Reached(normal, start)
-    steps = _normalized(normal, norms, start, tol, rng, EFFORTS[effort], reached)
-
-    def in_units(step):
-        return None if step is None else replace(step, theta=step.theta / norms)
-
-    for step in keeping(steps, lambda: in_units(reached.step())):
-        reached.forget()
-        yield in_units(step)
+    for step in _normalized(normal, norms, start, tol, rng, EFFORTS[effort]):
+        yield replace(step, theta=step.theta / norms)
 
 
 def confirm(problem: Problem, few: Problem, step: Step, *, tol=1e-6, rng=None, effort="medium"):
@@ -112,8 +103,8 @@ def confirm(problem: Problem, few: Problem, step: Step, *, tol=1e-6, rng=None, e
         yield replace(end, theta=end.theta / norms, swap_optimal=optimal)
 
 
-def _normalized(problem, norms, theta0, tol, rng, effort, reached):
-    inner = WorkingSetSolver(problem, tol, reached=reached)
+def _normalized(problem, norms, theta0, tol, rng, effort):
+    inner = WorkingSetSolver(problem, tol)
     if problem.penalty.n_free is None:
         yield from _majorize_minimize(inner, theta0)
         return

@@ -153,15 +153,10 @@ class WorkingSetSolver:
         0, or with what is never penalized fitted, where the loss is not quadratic.
     gradient_at_zero : ndarray, optional
         If it is known already.
-    reached : Reached, optional
-        Where to note the points that are come by (:mod:`trimreg.solvers.mm.reached`).
     """
 
-    def __init__(
-        self, problem: Problem, tol: float, max_rounds: int = 1000, gradient_at_zero=None, reached=None
-    ):
+    def __init__(self, problem: Problem, tol: float, max_rounds: int = 1000, gradient_at_zero=None):
         self.problem = problem
-        self.reached = reached
         self.norm = problem.penalty.norm
         self.max_rounds = max_rounds
         if gradient_at_zero is None:
@@ -177,18 +172,11 @@ class WorkingSetSolver:
         self.alive = self.norm.largest_in_part(norms) > 0
         self.share = norms**2  # 1, or in a group 1 on average: how curved a coordinate is by its column alone
         self.null, self.gradient_at_null = np.zeros(problem.n_features), self.gradient_at_zero
-        self._note(self.null, problem.origin(), self.gradient_at_zero)
         self.pool, self._ridge, self._last = None, _LEAST_RIDGE, None
         if problem.loss.constant_curvature:
             self.pool = GramPool(problem.design, problem.d)
         else:
             self._fit_null(tol)
-            if reached is not None:
-                reached.note_null()
-
-    def _note(self, theta, eta, gradient):
-        if self.reached is not None:
-            self.reached.note(theta, eta, gradient)
 
     def _slope(self, eta):
         """The length of the slopes of the losses there: no gradient of a column of norm one is larger."""
@@ -233,7 +221,6 @@ class WorkingSetSolver:
         for _ in range(self.max_rounds):
             if gradient is None:
                 gradient = problem.gradient(eta)
-            self._note(theta, eta, gradient)
             residual = self.norm.residual(theta, gradient, threshold, problem.positive)
             violation = self.norm.largest_in_part(np.abs(residual))
             worst = float(np.max(violation, initial=0.0))
@@ -313,7 +300,7 @@ class WorkingSetSolver:
         other.norm = other.problem.penalty.norm
         other.alive, other.share = self.alive[parts], self.share[W]
         other.null, other.gradient_at_null = self.null[W], self.gradient_at_null[W]
-        other._last = other.reached = None
+        other._last = None
         return other
 
     def _improve_apart(self, theta, eta, gradient, threshold, parts, tol):
