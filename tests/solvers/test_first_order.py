@@ -266,9 +266,9 @@ def test_a_penalty_that_does_not_trim(solver, idle_problem):
 def test_the_registry_knows_their_options(name, make_problem):
     import inspect
 
-    from trimreg import solvers
+    from trimreg.solvers import first_order
 
-    module = getattr(solvers, name)
+    module = getattr(first_order, name)
     spec = get_solver(name)
     arguments = inspect.signature(module.iterate).parameters
     assert set(spec.options) == set(arguments) - {"problem", "theta0", "tol", "rng"}
