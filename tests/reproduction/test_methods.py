@@ -88,18 +88,6 @@ def test_ties_of_zeros_go_to_the_larger_gradient():
     assert out.tolist() == [1.0, 0.0, 0.0, 1.0]
 
 
-@pytest.mark.parametrize("total", [1.0, 3.5, 6.0])
-def test_projection_is_the_penaltys(total):
-    for y in (
-        np.random.default_rng(0).standard_normal(7) * 3,
-        np.full(7, 0.5),
-        np.array([5.0, 5, 0, 0, 0, -1, 2]),
-    ):
-        np.testing.assert_allclose(
-            kernels.project(y, total), penalties.project_capped_simplex(y, total), atol=1e-12
-        )
-
-
 def test_weighted_lasso_meets_its_conditions():
     """With duplicate and zero columns, fewer samples than columns, and free coordinates."""
     rng = np.random.default_rng(5)

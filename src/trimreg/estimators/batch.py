@@ -10,7 +10,7 @@ import numpy as np
 from ..designs.convert import to_host
 from ..losses import get_loss
 from ..penalties import TrimmedL1, count_from, subgradient_residual
-from ..penalties.simplex import distances_to_optimal_weights, project_rows
+from ..penalties.simplex import distance_to_optimal_weights, project_rows
 from ..solvers import Step
 from ..solvers.first_order.arrays import LOSSES, GramBatch, SampleBatch, namespace, on_host, to_numpy
 from ..solvers.first_order.batch import Terms, descend
@@ -374,7 +374,7 @@ def _fill(result, part, batch, theta, w, terms, centre):
     """The rows of the result in the user's units, with certificates from the samples."""
     xp, p = namespace(theta), w.shape[1]
     r = xp.abs(theta[:, :p])
-    optimal = distances_to_optimal_weights(terms.alpha * r, w, xp)
+    optimal = distance_to_optimal_weights(terms.alpha * r, w)
     gradient, value = to_numpy(batch.gradient(theta)), to_numpy(batch.loss_values(theta))
     scale = xp.ones_like(r) if batch.inverse_scale is None else batch.inverse_scale
     coef = theta[:, :p] * scale

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from .._lazy import lazy
 from .base import Penalty, PenaltyProtocol, soft_threshold, subgradient_residual
 from .l1 import L1
 from .mcp import MCP
 from .scad import SCAD
-from .simplex import distance_to_optimal_weights, largest, project_capped_simplex
 from .slope import SLOPE
-from .trimmed_l1 import TrimmedL1, count_from
+from .trimmed_l1 import TrimmedL1, count_from, largest
 
 __all__ = [
     "L1",
@@ -27,6 +27,10 @@ __all__ = [
     "soft_threshold",
     "subgradient_residual",
 ]
+
+__getattr__, _ = lazy(
+    __name__, {"distance_to_optimal_weights": ".simplex", "project_capped_simplex": ".simplex"}
+)
 
 PENALTIES = {"trimmed_l1": TrimmedL1, "l1": L1, "mcp": MCP, "scad": SCAD, "slope": SLOPE}
 

@@ -8,7 +8,6 @@ import numbers
 import numpy as np
 
 from .base import Penalty
-from .simplex import distance_to_optimal_weights, largest, project_capped_simplex
 
 
 def count_from(h, n_features: int, name: str = "h", of: str = "the number of features") -> int:
@@ -32,6 +31,34 @@ def count_from(h, n_features: int, name: str = "h", of: str = "the number of fea
     if not 0.0 < h < 1.0:
         raise ValueError(f"{name} must be {allowed}; got {h!r}")
     return round(h * n_features)
+
+
+def largest(magnitude: np.ndarray, count: int, tie_break: np.ndarray | None = None) -> np.ndarray:
+    """Indices of the ``count`` largest entries; ties go to the larger ``tie_break``, then the lower index.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.penalties import largest
+    >>> largest(np.array([1.0, 3.0, 1.0, 0.0]), 2)
+    array([0, 1])
+    >>> largest(np.array([1.0, 3.0, 1.0, 0.0]), 2, tie_break=np.array([0.0, 0.0, 5.0, 9.0]))
+    array([1, 2])
+    """
+    if count <= 0:
+        return np.empty(0, dtype=np.intp)
+    if count >= magnitude.size:
+        return np.arange(magnitude.size)
+    nonzero = magnitude[magnitude > 0]  # sparse vectors: selection is slow among many equal zeros
+    place = nonzero.size - count
+    threshold = np.partition(nonzero, place)[place] if place >= 0 else 0.0
+    above = np.flatnonzero(magnitude > threshold)
+    tied = np.flatnonzero(magnitude == threshold)
+    missing = count - above.size
+    if missing < tied.size:
+        order = slice(None) if tie_break is None else np.argsort(-tie_break[tied], kind="stable")
+        tied = tied[order][:missing]
+    return np.sort(np.concatenate([above, tied]))
 
 
 class TrimmedL1(Penalty):
@@ -139,9 +166,11 @@ class TrimmedL1(Penalty):
 
     def project_weights(self, weights: np.ndarray) -> np.ndarray:
         """The projection of ``weights`` on S."""
+        from .simplex import project_vector  # compiled: not before it is needed
+
         j = self._regular
         projected = self._excluded.astype(float)
-        projected[j] = project_capped_simplex(weights[j], j.size - self.n_free)
+        projected[j] = project_vector(weights[j], float(j.size - self.n_free))
         return projected
 
     def checked_weights(self, weights, name: str = "weights") -> np.ndarray:
@@ -176,6 +205,8 @@ class TrimmedL1(Penalty):
 
     def stationarity(self, theta, weights, gradient, alpha, positive=False) -> float:
         """T of the paper with both parts; a pair of 0 is stationary in theta and in w."""
+        from .simplex import distance_to_optimal_weights
+
         j = self._regular
         magnitude = alpha * self._factor[j] * self.norm.lengths(theta)[j]
         part = super().stationarity(theta, weights, gradient, alpha, positive)

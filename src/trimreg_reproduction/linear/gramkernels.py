@@ -11,40 +11,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from trimreg.penalties.simplex import project_vector
 from trimreg.solvers.lapack import factored
 
 L1, MCP, SCAD, TRIMMED, SOFTMIN = 0, 1, 2, 3, 4
 _MOST_STEPS = 200
-
-
-@njit(cache=True)
-def project(y, total):
-    """The projection on ``0 <= w <= 1, sum w = total``: Newton steps for the shift, inside a bracket."""
-    p = y.size
-    low, high = y.min() - 1.0, y.max()
-    shift = low + (p - total) * (high - low) / p
-    for _ in range(100):
-        excess, slope = -total, 0
-        for j in range(p):
-            moved = y[j] - shift
-            if moved >= 1.0:
-                excess += 1.0
-            elif moved > 0.0:
-                excess += moved
-                slope += 1
-        if abs(excess) <= 1e-14 * p:
-            break
-        if excess > 0.0:
-            low = shift
-        else:
-            high = shift
-        following = shift + excess / slope if slope > 0 else low - 1.0
-        if not low < following < high:
-            following = 0.5 * (low + high)
-        if following == shift:
-            break
-        shift = following
-    return np.minimum(np.maximum(y - shift, 0.0), 1.0)
 
 
 @njit(cache=True)
@@ -75,7 +46,7 @@ def thresholds(theta, gradient, alpha, kind, parameter, gamma, out):
                 out[order[j]] = 0.0
     else:
         total = p - parameter
-        out[:] = alpha * project(total / p - gamma * np.abs(theta), total)
+        out[:] = alpha * project_vector(total / p - gamma * np.abs(theta), total)
 
 
 @njit(cache=True)
@@ -321,7 +292,7 @@ def first_order(gram, c, theta, alpha, kind, parameter, eta, goal, max_iter, tru
             break
         moved_weights = 0.0
         if kind == TRIMMED:
-            following = project(w - np.abs(theta), total)
+            following = project_vector(w - np.abs(theta), total)
             moved_weights = np.abs(following - w).max() * alpha
             w = following
         largest = 0.0

@@ -90,7 +90,7 @@ def one_step(state: State, batch, terms: Terms, *, project, prox=soft, distance=
     xp, p = namespace(state.theta), state.w.shape[1]
     w = state.w
     if project is not None:
-        w = project(w - terms.tau * xp.abs(state.theta[:, :p]), terms.total, xp)
+        w = project(w - terms.tau * xp.abs(state.theta[:, :p]), terms.total)
     z = state.theta - terms.eta * state.gradient
     theta = prox(z[:, :p], terms, w)
     if z.shape[1] > p:
@@ -130,7 +130,7 @@ def descend(
     w : array of shape (B, p)
         In S.
     terms : Terms
-    project : function (y, total, xp) to arrays, or None
+    project : function (y, total) to an array, or None
         The projection of rows on S.
     max_iter : int
     advance : function of a count, optional
