@@ -10,7 +10,7 @@ from trimreg.designs import as_design
 from trimreg.losses import Logistic, Quadratic
 from trimreg.solvers import Problem
 from trimreg.solvers.mm.workingset import GramSolver, WorkingSetSolver
-from trimreg.solvers.search.exchange import descend, kick
+from trimreg.solvers.search.exchange import exchange_while_better, kick
 from trimreg.solvers.search.groups import GroupSearch, _quadratic, eliminated
 
 P, SIZE = 18, 3
@@ -92,7 +92,7 @@ def test_descent_lowers_the_objective_and_says_where_it_is(q, alpha, least):
         problem, inner = make(alpha, q=q, seed=seed)
         search = search_from(problem, inner, [4, 5])  # which have nothing to say
         before = search.objective
-        for _ in descend(search):
+        for _ in exchange_while_better(search):
             assert search.objective < before
             before = search.objective
             improved += 1
@@ -113,7 +113,7 @@ def test_descent_and_kicks_find_the_best_groups(q):
     for seed in range(10):
         problem, inner = make(1e6, q=q, seed=seed)
         search, rng = search_from(problem, inner, [2, 3]), np.random.default_rng(0)
-        for _ in descend(search):
+        for _ in exchange_while_better(search):
             pass
         for _ in range(4):
             kick(search, rng, 3)
@@ -140,7 +140,7 @@ def test_groups_that_are_never_penalized_or_excluded_stay_what_they_are():
     search = search_from(problem, inner, [5])
     scores = search.exchanges()
     assert sorted(scores.candidates) == [0, 2, 4]
-    for _ in descend(search):
+    for _ in exchange_while_better(search):
         pass
     theta, free = search.solution()
     lengths = problem.penalty.norm.lengths(theta)
@@ -158,7 +158,7 @@ def test_an_empty_active_set():
     scores = search.exchanges()
     assert scores.free.size == 0
     assert not np.isfinite(scores.gain).any()
-    assert list(descend(search)) == []
+    assert list(exchange_while_better(search)) == []
 
 
 def test_copies_of_columns_that_are_active():
@@ -177,7 +177,7 @@ def test_copies_of_columns_that_are_active():
     scores = search.exchanges()
     assert np.isfinite(scores.entry).all()
     assert np.isfinite(scores.gain).all()
-    for _ in descend(search):
+    for _ in exchange_while_better(search):
         pass
     assert search.objective <= 0.5 * np.mean(y**2)
 

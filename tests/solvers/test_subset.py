@@ -8,7 +8,7 @@ import pytest
 
 from trimreg import TrimmedL1, diagnostics, solve
 from trimreg.solvers.mm.workingset import WorkingSetSolver
-from trimreg.solvers.search.exchange import descend, kick
+from trimreg.solvers.search.exchange import exchange_while_better, kick
 from trimreg.solvers.search.subset import SubsetSearch
 
 P = 15
@@ -94,7 +94,7 @@ def test_updates_are_those_of_rebuilding(search, factor):
 
 def test_an_exchange_that_does_not_help_changes_nothing(search):
     here, problem = search()
-    for _ in descend(here):
+    for _ in exchange_while_better(here):
         pass
     state, objective = here.save(), here.objective
     for i, j in product(here.free, np.setdiff1d(np.arange(P), here.free)):
@@ -106,7 +106,7 @@ def test_an_exchange_that_does_not_help_changes_nothing(search):
 
 def test_kicks_never_end_higher(search):
     here, _ = search(seed=3)
-    for _ in descend(here):
+    for _ in exchange_while_better(here):
         pass
     rng = np.random.default_rng(0)
     for _ in range(10):
@@ -119,7 +119,7 @@ def test_saved_states_are_not_written_into(search):
     here, _ = search()
     state = here.save()
     copies = {name: np.copy(value) for name, value in state.items()}
-    for _ in descend(here):
+    for _ in exchange_while_better(here):
         pass
     here.restore(state)
     for name, value in copies.items():
@@ -131,7 +131,7 @@ def test_a_narrow_search_finds_points_of_the_whole(search, factor):
     here, problem = search(factor)
     narrow = here.narrowed(6)
     assert not narrow.certifies
-    for _ in descend(narrow):
+    for _ in exchange_while_better(narrow):
         pass
     theta, free = narrow.solution()
     assert narrow.objective == pytest.approx(problem.loss_value(problem.predictor(theta)))

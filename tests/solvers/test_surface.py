@@ -8,7 +8,7 @@ import pytest
 from trimreg.penalties import TrimmedL1
 from trimreg.penalties.base import largest_violation
 from trimreg.solvers import surface as module
-from trimreg.solvers.gram import FixedPool
+from trimreg.solvers.gram import FixedGram
 from trimreg.solvers.surface import Cell, _distinct, surface
 
 HS, ALPHAS = [0, 1, 2, 4], [0.02, 0.5, 0.1, 1e6]
@@ -70,13 +70,13 @@ def test_every_cell_is_told(problem):
 def test_a_gram_matrix_from_outside_is_used(problem):
     seen = []
 
-    def pool(norms):
+    def gram(norms):
         seen.append(norms)
         Z = problem.design.X / norms
         every = np.arange(norms.size)
-        return FixedPool(every, Z.T @ (problem.d[:, None] * Z), norms.size)
+        return FixedGram(every, Z.T @ (problem.d[:, None] * Z), norms.size)
 
-    found = surface(problem, HS, ALPHAS, pool=pool, verify=False)
+    found = surface(problem, HS, ALPHAS, gram=gram, verify=False)
     expected = surface(problem, HS, ALPHAS)
     assert len(seen) == 1
     np.testing.assert_allclose(seen[0], np.sqrt(problem.d @ problem.design.X**2))
@@ -150,12 +150,12 @@ def test_verification_mends_what_a_wrong_gram_matrix_has_led_to(problem, raw):
     p = problem.n_features
     every = np.arange(p)
 
-    def pool(norms):
+    def gram(norms):
         gram = problem.design.gram(every, problem.d, every) / norms / norms[:, None]
-        return FixedPool(every, gram + 0.05 * np.eye(p), p)
+        return FixedGram(every, gram + 0.05 * np.eye(p), p)
 
     h, alpha = 2, 0.1
-    (verified,), (left,) = (surface(problem, [h], [alpha], pool=pool, verify=v)[0] for v in (True, False))
+    (verified,), (left,) = (surface(problem, [h], [alpha], gram=gram, verify=v)[0] for v in (True, False))
     normal, norms = problem.normalized()
 
     def violation(step):

@@ -10,7 +10,7 @@ import numpy as np
 from ..estimators import validation as check
 from ..penalties import Penalty, get_penalty
 from ..solvers import SolverSpec, get_solver, run
-from ..solvers.linalg import cholesky
+from ..solvers.gram import cholesky
 from .covariances import duplicate_columns
 from .result import GraphicalResult
 from .solver import GRAPHICAL_SOLVERS

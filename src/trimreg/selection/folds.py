@@ -22,7 +22,7 @@ from ..designs import as_design
 from ..designs.convert import is_foreign
 from ..estimators.task import Task, prepare
 from ..losses import get_loss
-from ..solvers.gram import FixedPool
+from ..solvers.gram import FixedGram
 from .path import cells
 
 _COPIED = 1 << 26  # bytes of X up to which a fold has its own copy of the training rows
@@ -97,8 +97,8 @@ def score_fold(search: Search, train, test) -> np.ndarray:
     """Scores of every cell, fitted to the training samples, on the test samples: shape (n_hs, n_alphas)."""
     times = np.bincount(train, minlength=search.d.size)
     task = _training_task(search, search.d * times)
-    pool = _pool(search, task, times, test) if search.total is not None else None
-    _, steps = cells(task, search.hs, search.alphas, effort=search.effort, pool=pool, verify=False)
+    gram = _fold_gram(search, task, times, test) if search.total is not None else None
+    _, steps = cells(task, search.hs, search.alphas, effort=search.effort, gram=gram, verify=False)
     fits = [in_units(task, step) for row in steps for step in row]
     coefs, intercepts = (np.array(values) for values in zip(*fits, strict=True))
     if search.scores is None:
@@ -124,8 +124,8 @@ def in_units(task: Task, step):
     return coef, intercept + task.centre if task.problem.loss.sees_constants else 0.0
 
 
-def _pool(search, task, times, test):
-    """A function from column norms to the pool of the fold; None if a Gram matrix of its own costs less."""
+def _fold_gram(search, task, times, test):
+    """A function from column norms to the Gram matrix of the fold; None if computing it anew costs less."""
     others = times == 0
     complement = np.all(times <= 1) and np.array_equal(np.flatnonzero(others), np.sort(test))
     if not complement or 2 * test.size > np.count_nonzero(times):
@@ -133,11 +133,11 @@ def _pool(search, task, times, test):
     design, d = task.problem.design, task.problem.d
     gram = search.total.of_fold(search.X, search.d, test, design, d)
 
-    def pool(norms):
+    def scaled(norms):
         every = np.arange(norms.size)
-        return FixedPool(every, gram / norms / norms[:, None], norms.size)
+        return FixedGram(every, gram / norms / norms[:, None], norms.size)
 
-    return pool
+    return scaled
 
 
 def minus_loss(X, loss, target, d, coefs, intercepts, test):

@@ -224,7 +224,7 @@ def _cells(task, hs, alphas, **options):
     threshold = problem.exact_threshold() * (1 + 1e-6) or 1.0
     values = [threshold if alpha == "exact" else alpha for alpha in alphas]
     tol, rng = task.options["tol"], task.options["rng"]
-    problem = compress(problem) if pays(problem) else problem
+    problem = compress(problem) if not problem.near and pays(problem) else problem
     return values, surface(problem, hs, values, tol=tol, rng=rng, **options), problem
 
 

@@ -1,35 +1,44 @@
-"""Gram matrices of the columns that a fit has touched, computed once each."""
+"""Gram matrices ``Z' diag(d) Z``, each column computed once, and the small systems solved with them.
+
+Systems go to LAPACK directly: SciPy's checks cost more than the work here.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import lapack
 
-_FEW = 512
+from ..designs.base import Design
+
+_FEW = 512  # up to this many rows and columns the whole matrix costs less than many small products
+_BATCH = 6  # full rows fetched at once: a thin product costs little more than a single one
 
 
-class GramPool:
-    """The Gram matrix ``Z_W' diag(d) Z_W`` over a growing set W of columns.
+class GramCache:
+    """The Gram matrix ``Z_W' D Z_W`` over a growing set W of columns, and full rows of ``Z' D Z``.
 
-    A column costs one product with the columns already there, once; a working set that shrinks and
-    grows again, and the next set of weights, find it ready. ``d`` is fixed: a loss with changing
-    curvature takes a new pool for each quadratic model.
+    A column costs one product with the columns already there, once. A working set that shrinks and grows
+    again finds it ready, and so does the next set of weights. ``d`` is fixed: a loss with changing curvature
+    takes a new cache (:class:`FixedGram`) for each quadratic model.
     """
 
-    def __init__(self, design, d):
+    def __init__(self, design: Design, d: np.ndarray):
         self.design = design
         self.d = d
         self.members = np.empty(0, dtype=np.intp)
         self.place = np.full(design.shape[1], -1, dtype=np.intp)
         self._store = np.empty((0, 0))
+        self._rows = np.empty((0, design.shape[1]))
+        self._n_rows = 0
+        self._row_place = np.full(design.shape[1], -1, dtype=np.intp)
 
     def require(self, W: np.ndarray) -> None:
-        """Make sure that every column of W is in the pool."""
+        """Make sure that the block of every column of W is here."""
         new = W[self.place[W] < 0]
         if new.size == 0:
             return
         old = self.members.size
         if self.design.shape[1] <= _FEW and self.design.shape[0] <= _FEW:
-            # All columns at once cost less than many small products.
             new = np.flatnonzero(self.place < 0)
         members = np.concatenate([self.members, new])
         if members.size > self._store.shape[0]:
@@ -39,14 +48,14 @@ class GramPool:
             self._store = store
         cross, fresh = self._products(new)
         self._store[old : members.size, old : members.size] = (fresh + fresh.T) / 2
-        if old:
+        if cross is not None:
             self._store[:old, old : members.size] = cross
             self._store[old : members.size, :old] = cross.T
         self.place[new] = np.arange(old, members.size)
         self.members = members
 
     def _products(self, new):
-        """Of the new columns with those that are here already, and with one another."""
+        """Products of the new columns with those already here, and with one another."""
         old = self.members.size
         if old and not getattr(self.design, "near", True):  # a pass over X saved is worth more than symmetry
             both = self.design.gram(np.concatenate([self.members, new]), self.d, new)
@@ -70,16 +79,106 @@ class GramPool:
             place = self.place[W]
         return place
 
+    def rows(self, W: np.ndarray, likely: np.ndarray | None = None) -> np.ndarray:
+        """``Z_W' D Z``, of shape (len(W), p); if a row is missing, rows of ``likely`` are fetched with it."""
+        if likely is not None and (self._row_place[W] < 0).any():
+            others = likely[(likely[:, None] != W).all(axis=1)]
+            self._fetch(np.concatenate([W, others])[: max(_BATCH, len(W))])
+        self._fetch(W)
+        return self._rows[self._row_place[W]]
 
-class FixedPool(GramPool):
-    """A Gram matrix that is there already, of the columns U: that of the quadratic model at a point."""
+    def _fetch(self, W):
+        new = W[self._row_place[W] < 0]
+        if new.size == 0:
+            return
+        old, end = self._n_rows, self._n_rows + new.size
+        if end > len(self._rows):
+            grown = np.empty((end + old // 2, self.design.shape[1]))
+            grown[:old] = self._rows[:old]
+            self._rows = grown
+        self._rows[old:end] = self.design.gram(None, self.d, new).T
+        self._row_place[new] = np.arange(old, end)
+        self._n_rows = end
 
-    def __init__(self, U, gram, n_features):
+    def block_from_rows(self, W: np.ndarray) -> np.ndarray:
+        """``Z_W' D Z_W`` from full rows if they are all here, which takes no product; else a block."""
+        place = self._row_place[W]
+        return self.block(W) if place.min(initial=0) < 0 else self._rows[place[:, None], W]
+
+
+class FixedGram(GramCache):
+    """A Gram matrix that is known already, of the columns U: that of a quadratic model, say."""
+
+    def __init__(self, U: np.ndarray, gram: np.ndarray, n_features: int):
         self.members = U
         self.place = np.full(n_features, -1, dtype=np.intp)
         self.place[U] = np.arange(U.size)
         self._store = gram
 
-    def require(self, W):
+    def require(self, W: np.ndarray) -> None:
         if self.place[W].min(initial=0) < 0:
-            raise ValueError("a column is asked for that the quadratic model does not have")
+            raise ValueError("a column was requested that the quadratic model does not have")
+
+    def rows(self, W: np.ndarray, likely: np.ndarray | None = None) -> np.ndarray:
+        return self._store[self._places(W)]
+
+    def block_from_rows(self, W: np.ndarray) -> np.ndarray:
+        return self.block(W)
+
+
+# -- small positive definite systems ----------------------------------------------------------------------
+
+
+def cholesky(matrix: np.ndarray) -> np.ndarray | None:
+    """The lower Cholesky factor, or None if the matrix is not positive definite.
+
+    The upper triangle of the factor is not zeroed.
+    """
+    factor, info = lapack.dpotrf(matrix, lower=1, clean=0)
+    return factor if info == 0 else None
+
+
+def regularized_cholesky(matrix: np.ndarray) -> np.ndarray:
+    """The factor of a Gram matrix of columns of norm one, plus as little of the identity as it needs.
+
+    For a singular matrix a solution with it is still a descent direction, long along the null space: a
+    ratio test then drops a coordinate, as it should where a support exceeds the rank.
+    """
+    factor = cholesky(matrix)
+    if factor is not None and np.diagonal(factor).min(initial=1.0) > 1e-6:  # condition below about 1e12
+        return factor
+    identity = np.eye(matrix.shape[0])
+    for ridge in (1e-10, 1e-6, 1e-3):
+        factor = cholesky(matrix + ridge * identity)
+        if factor is not None:
+            return factor
+    return identity
+
+
+def cholesky_solve(factor: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+    """``(L L')^-1 rhs``."""
+    if factor.shape[0] == 0:
+        return rhs  # LAPACK refuses it
+    return lapack.dpotrs(factor, rhs, lower=1)[0]
+
+
+def cholesky_inverse(factor: np.ndarray) -> np.ndarray:
+    """``(L L')^-1``. Not by LAPACK's own routine, which starts threads for matrices of any size."""
+    full = cholesky_solve(factor, np.eye(factor.shape[0]))
+    return (full + full.T) / 2
+
+
+def inverse_factor(factor: np.ndarray) -> np.ndarray:
+    """``L^-1``, whose ``(L^-1)' L^-1`` is the inverse of the matrix, for a third of the work."""
+    if factor.size == 0:
+        return np.zeros(factor.shape)
+    return np.tril(lapack.dtrtri(factor, lower=1)[0])
+
+
+def independent_columns(gram: np.ndarray, tol: float) -> np.ndarray:
+    """Positions of columns of norm one, each with more than ``tol`` unexplained by those before it.
+
+    By Cholesky with pivoting: the longest remainder comes first.
+    """
+    _, pivot, rank, _ = lapack.dpstrf(gram, lower=1, tol=tol)
+    return np.sort(pivot[:rank] - 1).astype(np.intp)

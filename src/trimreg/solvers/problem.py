@@ -86,6 +86,12 @@ class Problem:
             pull = np.where(self.positive, np.minimum(gradient, 0.0), gradient)
         return self.penalty.weights(theta, self.alpha, pull)
 
+    def weights_freeing(self, theta, free):
+        """The penalty's weights at theta. Ties go to the parts of ``free``."""
+        pull = np.zeros_like(theta)
+        pull[self.penalty.norm.coordinates(free)] = -1.0
+        return self.weights(theta, pull)
+
     def free_set(self, theta, gradient):
         """The parts that a trimmed penalty frees at theta; those it never penalizes are not counted."""
         return np.flatnonzero((self.weights(theta, gradient) == 0) & (self.penalty.levels(1.0) > 0))

@@ -21,10 +21,10 @@ import numpy as np
 
 from ..penalties.base import largest_violation
 from .driver import Step
-from .mm.homotopy import homotopy
-from .mm.solver import EFFORTS, improve_on_model, settle, weights_at
+from .mm.solver import EFFORTS, improve_on_model, settle
+from .mm.starts import homotopy
 from .mm.workingset import GramSolver, WorkingSetSolver
-from .search.exchange import descend, kick
+from .search.exchange import exchange_while_better, kick
 from .search.soft import SoftSearch
 from .search.subset import SubsetSearch
 
@@ -36,7 +36,7 @@ _HOMOTOPY_ROWS = 3  # in one row of so many, the homotopy is a rival at one cell
 
 
 def surface(
-    problem, hs, alphas, *, tol=1e-6, rng=None, effort="medium", pool=None, verify=True, advance=None
+    problem, hs, alphas, *, tol=1e-6, rng=None, effort="medium", gram=None, verify=True, advance=None
 ):
     """A :class:`Step` for every cell: ``steps[i][j]`` for ``hs[i]`` and ``alphas[j]``.
 
@@ -50,7 +50,7 @@ def surface(
         In any order. One at or above the exact-penalty threshold gives best subsets.
     tol, rng, effort
         As in the default solver; ``"high"`` takes the homotopy as a rival in every cell.
-    pool : function from a normalized design to a Gram pool, optional
+    gram : function from column norms to a GramCache, optional
         Where Gram matrices come from, if not from the design.
     verify : bool
         Whether every cell is checked by the true gradient, and finished by MM where it falls short.
@@ -62,8 +62,8 @@ def surface(
     rng = np.random.default_rng(0) if rng is None else rng
     single = normal.loss.constant_curvature and normal.penalty.norm.q is None
     if single and not np.any(normal.positive):
-        if pool is not None:
-            inner.pool = pool(norms)
+        if gram is not None:
+            inner.gram = gram(norms)
         rows = _LeastSquares(inner, effort, verify)
     else:
         rows = _General(inner, effort, rng)
@@ -94,7 +94,7 @@ class Cell:
     theta: np.ndarray
     free: np.ndarray
     gradient: np.ndarray
-    gram: GramSolver  # that the gradient is of
+    model: GramSolver  # that the gradient is of
     objective: float
     candidates: np.ndarray  # who would gain most by being free, best first
 
@@ -122,17 +122,17 @@ class _LeastSquares:
         self.usable = np.flatnonzero(inner.alive & np.isfinite(self.levels))
         self.complete = self.usable.size <= _ALL_COLUMNS
         self.origin_loss = problem.loss_value(problem.origin())
-        self.gram = None
+        self.model = None
 
     def _require(self, columns):
         """More columns of the Gram matrix, if they are not in it."""
-        if not self.complete and np.any(~np.isin(columns, self.gram.columns)):
-            self._columns(np.union1d(self.gram.columns, columns))
+        if not self.complete and np.any(~np.isin(columns, self.model.columns)):
+            self._columns(np.union1d(self.model.columns, columns))
 
     def _columns(self, columns):
         """Take these columns into the Gram matrix."""
         zero = np.zeros(self.inner.problem.n_features)
-        self.gram = GramSolver(self.inner, columns, zero, self.inner.gradient_at_zero, self.origin_loss)
+        self.model = GramSolver(self.inner, columns, zero, self.inner.gradient_at_zero, self.origin_loss)
 
     # -- soft rows -----------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class _LeastSquares:
         ]
 
     def _solver(self, h, alpha):
-        other = copy.copy(self.gram)
+        other = copy.copy(self.model)
         other.problem = self.inner.problem.at(alpha).freeing(h)
         return other
 
@@ -204,11 +204,11 @@ class _LeastSquares:
         if known is not None and np.array_equal(np.sort(search.free), np.sort(known.free)):
             candidates = known.candidates
         else:
-            for _ in descend(search, splices=splices, trials=4):
+            for _ in exchange_while_better(search, splices=splices, trials=4):
                 pass
             scores = search.scores  # of the last round of exchanges, which found none
             candidates = scores.candidates[np.argsort(-scores.entry, kind="stable")]
-        return Cell(search.theta, search.free, search.gradient, self.gram, search.objective, candidates)
+        return Cell(search.theta, search.free, search.gradient, self.model, search.objective, candidates)
 
     def _best_subsets(self, hs):
         """Best subsets, as starts: where alpha is large they are the solution, free set and all."""
@@ -246,7 +246,9 @@ class _LeastSquares:
         threshold = problem.penalty.thresholds(step.weights, alpha)
         worst = largest_violation(step.theta, gradient, threshold)
         if worst > 3 * inner.goal:
-            return settle(inner, step.theta, weights_at(problem, step.theta, np.flatnonzero(threshold == 0)))
+            return settle(
+                inner, step.theta, problem.weights_freeing(step.theta, np.flatnonzero(threshold == 0))
+            )
         return replace(step, message=f"largest violation {worst:.3g}, goal {inner.goal:.3g}")
 
     # -- columns outside the Gram matrix ---------------------------------------------------------------
@@ -268,7 +270,7 @@ class _LeastSquares:
         problem = solver.problem
         gradient = problem.gradient(problem.predictor(cell.theta))
         levels = problem.penalty.levels(problem.alpha)
-        outside = np.setdiff1d(self.usable, self.gram.columns, assume_unique=True)
+        outside = np.setdiff1d(self.usable, self.model.columns, assume_unique=True)
         return outside[np.abs(gradient[outside]) > levels[outside] + self.inner.goal]
 
     # -- rows of best subsets ----------------------------------------------------------------------------
@@ -297,7 +299,7 @@ def _rough(solver, start):
     """F for the free set of a start, roughly, and the start moved there."""
     theta, free, cell = start
     # A Gram matrix that got more columns since does not know their gradient: it is made anew.
-    gradient = cell.gradient if cell is not None and cell.gram.columns is solver.columns else None
+    gradient = cell.gradient if cell is not None and cell.model.columns is solver.columns else None
     penalty, alpha = solver.problem.penalty, solver.problem.alpha
     threshold = penalty.levels(alpha)
     threshold[free] = 0.0

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...solvers.linalg import cholesky, independent, solve
+from ...solvers.gram import cholesky, cholesky_solve, independent_columns
 
 _SINGULAR = 1e-10  # of a correlation matrix: the part of a variable that others leave unexplained
 _TAKES_PART = 1e-6  # smallest coefficient, relative to the largest, of a member of a dependent set
@@ -39,11 +39,11 @@ def smallest_dependent_set(R: np.ndarray) -> np.ndarray | None:
     >>> smallest_dependent_set(np.array([[1.0, 0.3, 1.0], [0.3, 1.0, 0.3], [1.0, 0.3, 1.0]]))
     array([0, 2])
     """
-    base = independent(R, _SINGULAR)
+    base = independent_columns(R, _SINGULAR)
     others = np.setdiff1d(np.arange(R.shape[0]), base)
     if others.size == 0:
         return None
-    coefficients = np.abs(solve(cholesky(R[np.ix_(base, base)]), R[np.ix_(base, others)]))
+    coefficients = np.abs(cholesky_solve(cholesky(R[np.ix_(base, base)]), R[np.ix_(base, others)]))
     members = coefficients > _TAKES_PART * np.maximum(coefficients.max(axis=0), 1e-300)
     smallest = int(np.argmin(members.sum(axis=0)))
     return np.sort(np.append(base[members[:, smallest]], others[smallest]))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...penalties.base import PenaltyProtocol
-from ...solvers.linalg import cholesky, inverse
+from ...solvers.gram import cholesky, cholesky_inverse
 
 
 class Point(NamedTuple):
@@ -115,7 +115,7 @@ class GraphicalProblem:
 
     def gradient(self, point: Point) -> np.ndarray:
         """Of the loss in theta: ``S_ij - W_ij`` for an edge, half of it on the diagonal."""
-        slope = self.vector(self.S - inverse(point.factor))
+        slope = self.vector(self.S - cholesky_inverse(point.factor))
         slope[self.n_edges :] /= 2
         return slope
 

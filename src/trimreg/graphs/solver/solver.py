@@ -10,7 +10,7 @@ weights that it starts from, so several starts are tried and the lowest objectiv
 ``shrunk``    of the inverse of S shrunk towards its diagonal: where S is singular, or nearly
 ``diagonal``  of the model without edges: the largest correlations go free
 ``glasso``    of the graphical lasso
-``homotopy``  the end of the quadratic soft-min homotopy (:mod:`trimreg.solvers.mm.homotopy`)
+``homotopy``  the end of the quadratic soft-min homotopy (:mod:`trimreg.solvers.mm.starts`)
 ============  ====================================================================================
 
 The weighted problem is convex, so where its solver starts does not matter to what it finds; that start is the
@@ -24,8 +24,8 @@ import itertools
 import numpy as np
 
 from ...solvers.driver import Step
-from ...solvers.linalg import cholesky
-from ...solvers.mm.homotopy import homotopy
+from ...solvers.gram import cholesky
+from ...solvers.mm.starts import homotopy
 from .inner import WeightedGraphSolver
 from .mm import Descent, descend
 from .problem import GraphicalProblem

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import linalg
+from ..gram import cholesky_solve, regularized_cholesky
 from .group_kernels import TOP, block_descent, residual, shift
 
 _FIRST_EPOCHS = 5  # after them it is known how many groups are at work
@@ -40,8 +40,8 @@ def group_residual(theta, gradient, starts, threshold, q):
 def newton_direction(hessian, slope, size):
     """``-H^-1 slope``, or nearly so if H is singular. Its diagonal is about ``size``, or 0 in both."""
     scale = 1.0 / np.sqrt(np.where(size > 0, size, 1.0))
-    factor = linalg.regularized_cholesky(hessian * np.multiply.outer(scale, scale))
-    return -scale * linalg.solve(factor, scale * slope)
+    factor = regularized_cholesky(hessian * np.multiply.outer(scale, scale))
+    return -scale * cholesky_solve(factor, scale * slope)
 
 
 # -- q = 2 ------------------------------------------------------------------------------------------------

@@ -30,14 +30,13 @@ import numpy as np
 
 from ...penalties.base import largest_violation
 from ..driver import Step
-from ..gram import GramPool
+from ..gram import GramCache
 from ..problem import Problem, feasible_start
-from ..search.exchange import descend, kick
-from ..search.groups import GroupSearch, eliminated
+from ..search.exchange import exchange_while_better, kick
+from ..search.groups import GroupSearch
 from ..search.soft import SoftSearch
 from ..search.subset import SubsetSearch
-from .homotopy import homotopy
-from .rising import rising_alpha
+from .starts import eliminated_start, lasso_start, start, start_alpha
 from .workingset import GramSolver, WorkingSetSolver
 
 
@@ -96,7 +95,7 @@ def confirm(problem: Problem, few: Problem, step: Step, *, tol=1e-6, rng=None, e
     normal, norms = problem.normalized()
     few = replace(few, design=few.design.rescaled(1.0 / norms))
     inner = WorkingSetSolver(normal, tol, gradient_at_zero=few.gradient(few.origin()))
-    inner.pool = GramPool(few.design, few.d)
+    inner.gram = GramCache(few.design, few.d)
     for end in _majorize_minimize(inner, step.theta * norms, step.weights):
         confirmed = end.converged and np.array_equal(end.weights == 0, step.weights == 0)
         optimal = step.swap_optimal if confirmed else None
@@ -154,41 +153,11 @@ def _trimmed_general(inner, theta0, rng, effort):
     problem, penalty = inner.problem, inner.problem.penalty
     theta, weights = theta0, None
     if theta0 is None and problem.alpha >= problem.exact_threshold() and penalty.n_free > 0:
-        theta, weights = yield from _eliminated_start(inner)
+        theta, weights = yield from eliminated_start(inner)
     elif theta0 is None:
-        theta, _, weights = yield from _start(inner, effort)
+        theta, _, weights = yield from start(inner, effort)
     best = yield from _settled(inner, theta, weights)
     yield from improve_on_model(inner, best, rng, effort)
-
-
-def _eliminated_start(inner):
-    """``(theta, weights)`` with h free parts: those that backward elimination leaves of a weighted lasso.
-
-    Its alpha falls until it has chosen more than enough. A generator of steps.
-    """
-    problem, norm, h = inner.problem, inner.norm, inner.problem.penalty.n_free
-    levels = problem.penalty.levels(1.0)
-    regular = (levels > 0) & np.isfinite(levels) & inner.alive
-    alpha, theta, gradient = _start_alpha(inner), inner.null, inner.gradient_at_null
-    most = min(2 * h, int(np.count_nonzero(regular)))
-    for _ in range(6):
-        threshold = problem.penalty.levels(alpha)  # not levels * alpha: both inf and 0 may occur
-        theta, gradient, loss, _ = inner.solve(theta, threshold, tol=1e-2, gradient=gradient)
-        chosen = np.flatnonzero((norm.lengths(theta) > 0) & regular)
-        if chosen.size >= most:
-            break
-        alpha *= 0.6
-    weights = problem.weights(theta, gradient)
-    yield Step(theta, weights, loss + problem.penalty.value(theta, problem.alpha), message="start")
-    if chosen.size <= h:
-        return np.where(norm.spread(weights > 0), 0.0, theta), weights
-    parts = np.flatnonzero((norm.lengths(theta) > 0) | ((levels == 0) & inner.alive))
-    model = GramSolver(inner, parts, theta, gradient, loss, inner.point(theta)[0])
-    free = eliminated(model, theta, gradient, chosen, h)
-    kept = levels == 0
-    kept[free] = True
-    theta = np.where(norm.spread(kept), theta, 0.0)
-    return theta, weights_at(problem, theta, free)
 
 
 def settle(inner, theta, weights) -> Step:
@@ -245,7 +214,7 @@ def _search_model(inner, best, rng, effort, kicks):
         pass
     if not search.objective < before - 1e-9 * abs(before):
         return None
-    return search.theta, weights_at(problem, search.theta, search.free)
+    return search.theta, problem.weights_freeing(search.theta, search.free)
 
 
 # -- trimmed least squares ------------------------------------------------------------------------------
@@ -255,7 +224,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     problem, penalty = inner.problem, inner.problem.penalty
     exact = problem.alpha >= problem.exact_threshold()
     if theta0 is None:
-        theta, gradient, _ = yield from _start(inner, effort)
+        theta, gradient, _ = yield from start(inner, effort)
     else:
         theta, gradient = theta0, problem.gradient(problem.predictor(theta0))
     weights = problem.weights(theta, gradient)
@@ -279,7 +248,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
         search = yield from _subset_rival(search, rng, effort)
     theta, free = search.solution()
     certified = search.certifies and search.decided()
-    for step in _majorize_minimize(inner, theta, weights_at(problem, theta, free)):
+    for step in _majorize_minimize(inner, theta, problem.weights_freeing(theta, free)):
         yield replace(step, swap_optimal=True if certified and step.converged else None)
 
 
@@ -291,18 +260,18 @@ def _search(search, rng, effort):
         settled = yield from _exchange(narrow, rng, effort, effort.subset_kicks if subset else effort.kicks)
         search.adopt(narrow)
         if not narrow.complete:
-            yield from _descend(search, splices=(), trials=effort.trials)
+            yield from _exchange_steps(search, splices=(), trials=effort.trials)
         if settled:
             break
     if subset:
         search.refresh()  # the last word is had without the rounding of updates
-        yield from _descend(search, splices=(), trials=effort.trials)
+        yield from _exchange_steps(search, splices=(), trials=effort.trials)
 
 
 def _subset_rival(search, rng, effort):
     """The better of a soft search and one that starts from a best subset: F there is its loss alone."""
     inner = search.inner
-    theta, gradient, *_ = _lasso_start(inner.at_alpha(_start_alpha(inner)), 1e-3)
+    theta, gradient, *_ = lasso_start(inner.at_alpha(start_alpha(inner)), 1e-3)
     subset = SubsetSearch(inner, inner.problem.free_set(theta, gradient))
     for _ in _search(subset, rng, effort):
         yield _where(search)  # the incumbent stays what a stopped run returns
@@ -314,7 +283,7 @@ def _subset_rival(search, rng, effort):
 
 def _exchange(search, rng, effort, kicks):
     """Splices, swaps and kicks, a step each; returns whether kicks kept leading back to the same set."""
-    yield from _descend(search, splices=effort.splices, trials=effort.trials)
+    yield from _exchange_steps(search, splices=effort.splices, trials=effort.trials)
     returns = 0
     for _ in range(kicks if search.free.size > 1 else 0):
         returns += not kick(search, rng, effort.kick_share)
@@ -324,91 +293,15 @@ def _exchange(search, rng, effort, kicks):
     return False
 
 
-def _descend(search, **how):
-    for _ in descend(search, **how):
+def _exchange_steps(search, **how):
+    for _ in exchange_while_better(search, **how):
         yield _where(search)
 
 
 def _where(search):
     theta, free = search.solution()
-    weights = weights_at(search.inner.problem, theta, free)
+    weights = search.inner.problem.weights_freeing(theta, free)
     return Step(theta, weights, search.objective, message="exchanging free coordinates")
-
-
-def weights_at(problem, theta, free):
-    """The weights at theta; zeros of the free set come first among zeros."""
-    first = np.zeros_like(theta)
-    first[problem.penalty.norm.coordinates(free)] = -1.0
-    return problem.weights(theta, first)
-
-
-def _start(inner, effort):
-    """A start for MM; a generator of steps that returns ``(theta, gradient, weights)``."""
-    problem, penalty = inner.problem, inner.problem.penalty
-    alpha = min(problem.alpha, _start_alpha(inner)) if penalty.n_free else problem.alpha
-    softened = inner.at_alpha(alpha)
-    if effort.homotopy and alpha == problem.alpha and softened.pool is None:
-        return (yield from _homotopy_apart(softened))
-    if effort.homotopy and alpha == problem.alpha:
-        for theta, gradient, loss, weights in homotopy(softened):  # noqa: B007 - the last is used
-            yield Step(theta, weights, loss + penalty.value(theta, alpha), message="homotopy")
-        if effort.rivals:
-            theta, gradient = rising_alpha(softened, theta, gradient)
-        return theta, gradient, softened.problem.weights(theta, gradient)
-    rounds = 1 if alpha == problem.alpha else 5
-    # Without a Gram matrix every digit costs passes over X, and MM goes on from here anyway.
-    exactly = alpha == problem.alpha and inner.pool is not None
-    tol = inner.tol if exactly else max(1e-3, inner.tol)
-    theta, gradient, loss, weights = _lasso_start(softened, tol, rounds)
-    yield Step(theta, weights, loss + penalty.value(theta, problem.alpha), message="start")
-    return theta, gradient, weights
-
-
-def _homotopy_apart(inner):
-    """The homotopy of a loss without a Gram matrix, on the columns that are likely to matter alone.
-
-    They are those of the weighted lasso, where the homotopy begins, and of the largest gradients there. What
-    was left out is seen by the MM that follows, and by its exchanges.
-    """
-    problem, norm = inner.problem, inner.norm
-    theta, gradient, loss, weights = _lasso_start(inner, 1e-2, rounds=1)
-    yield Step(theta, weights, loss + problem.penalty.value(theta, problem.alpha), message="start")
-    levels = problem.penalty.levels(problem.alpha)
-    inside = (norm.lengths(theta) > 0) | (levels == 0)
-    needed = max(problem.penalty.n_free, np.count_nonzero(inside))
-    room = int(min(4 * max(64, needed), max(needed + 8, inner.room())))
-    pull = np.where(inside, np.inf, norm.dual_lengths(gradient))
-    pull[np.isinf(levels) | ~inner.alive] = -1.0
-    parts = np.sort(np.argpartition(-pull, min(room, pull.size) - 1)[:room])
-    apart, W = inner.restricted(parts), norm.coordinates(parts)
-    for local, *_ in homotopy(apart):
-        theta = np.zeros_like(theta)
-        theta[W] = local
-        yield Step(theta, weights, problem.objective(theta), message="homotopy")
-    gradient = problem.gradient(problem.predictor(theta))
-    return theta, gradient, problem.weights(theta, gradient)
-
-
-def _start_alpha(inner) -> float:
-    """Where a start is taken when alpha itself is too large for one: a part of the alpha that zeroes all."""
-    factor = inner.problem.penalty.levels(1.0)
-    regular = (factor > 0) & np.isfinite(factor)
-    pull = inner.norm.dual_lengths(inner.gradient_at_null)
-    return 0.3 * np.max(pull[regular] / factor[regular], initial=0.0)
-
-
-def _lasso_start(inner, tol, rounds=5):
-    """The weighted lasso, then some steps of MM: ``(theta, gradient, loss, weights)``."""
-    problem, penalty = inner.problem, inner.problem.penalty
-    theta, gradient = inner.null, inner.gradient_at_null
-    weights = np.ones(inner.norm.count)
-    for _ in range(rounds):
-        threshold = penalty.thresholds(weights, problem.alpha)
-        theta, gradient, loss, _ = inner.solve(theta, threshold, tol=tol, gradient=gradient)
-        previous, weights = weights, problem.weights(theta, gradient)
-        if np.array_equal(weights, previous):
-            break
-    return theta, gradient, loss, weights
 
 
 def _interpolate(inner, norms, free):
@@ -423,7 +316,7 @@ def _interpolate(inner, norms, free):
     # Dependent columns in the free set give way to those that the fit needs, as far as there are any.
     needed = SubsetSearch(inner, free).solution()[1]
     free = np.concatenate([needed, np.setdiff1d(free, needed)[: penalty.n_free - needed.size]])
-    weights = weights_at(problem, np.zeros(problem.n_features), free)
+    weights = problem.weights_freeing(np.zeros(problem.n_features), free)
     used = np.flatnonzero((weights == 0) & inner.alive)
     root, unit = np.sqrt(problem.d), norms[used]
     block = problem.design.columns(used).astype(float) * unit * root[:, None]

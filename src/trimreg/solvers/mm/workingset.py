@@ -23,8 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...penalties.base import largest_violation, subgradient_residual
-from .. import linalg
-from ..gram import FixedPool, GramPool
+from ..gram import FixedGram, GramCache, cholesky_solve, regularized_cholesky
 from ..problem import Problem
 from .kernels import add_rows, coordinate_descent
 
@@ -50,8 +49,8 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
         if active.size == 0:
             return
         slope = gradient[active] + threshold[active] * np.sign(theta[active])
-        factor = linalg.regularized_cholesky(gram[np.ix_(active, active)])
-        direction = -linalg.solve(factor, slope)
+        factor = regularized_cholesky(gram[np.ix_(active, active)])
+        direction = -cholesky_solve(factor, slope)
         with np.errstate(over="ignore", invalid="ignore"):  # along what is all but flat there is no end
             decrease = slope @ direction
         if not -np.inf < decrease < 0:
@@ -84,12 +83,12 @@ def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=1
     ever: after some rounds only the coordinate that violates most comes in (feature-sign search, Lee et al.
     2007).
     """
-    held = np.full(theta.size, positive)
+    nonnegative = np.full(theta.size, positive)
     for round_ in range(max_rounds):
         epochs = _EPOCHS
         if round_ < _SWEPT:
-            epochs = coordinate_descent(gram, gradient, theta, threshold, held, _EPOCHS, tol)
-        elif not enter_worst(gram, gradient, theta, threshold, held):
+            epochs = coordinate_descent(gram, gradient, theta, threshold, nonnegative, _EPOCHS, tol)
+        elif not enter_worst(gram, gradient, theta, threshold, nonnegative):
             return False
         if epochs == _EPOCHS or largest_violation(theta, gradient, threshold, positive) > tol:
             newton_on_support(gram, gradient, theta, threshold, positive)
@@ -99,15 +98,15 @@ def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=1
     return False
 
 
-def enter_worst(gram, gradient, theta, threshold, held) -> bool:
+def enter_worst(gram, gradient, theta, threshold, nonnegative) -> bool:
     """Minimize over the coordinate that violates its condition most, in place; whether it moved."""
-    worst = int(np.argmax(np.abs(subgradient_residual(theta, gradient, threshold, held))))
+    worst = int(np.argmax(np.abs(subgradient_residual(theta, gradient, threshold, nonnegative))))
     curvature, old = gram[worst, worst], theta[worst]
     if not curvature > 0:
         return False
     aim = old - gradient[worst] / curvature
     size = max(abs(aim) - threshold[worst] / curvature, 0.0)
-    theta[worst] = 0.0 if held[worst] and aim < 0 else np.copysign(size, aim)
+    theta[worst] = 0.0 if nonnegative[worst] and aim < 0 else np.copysign(size, aim)
     gradient += (theta[worst] - old) * gram[worst]
     return theta[worst] != old
 
@@ -172,9 +171,10 @@ class WorkingSetSolver:
         self.alive = self.norm.largest_in_part(norms) > 0
         self.share = norms**2  # 1, or in a group 1 on average: how curved a coordinate is by its column alone
         self.null, self.gradient_at_null = np.zeros(problem.n_features), self.gradient_at_zero
-        self.pool, self._ridge, self._last = None, _LEAST_RIDGE, None
+        self.gram: GramCache | None
+        self.gram, self._ridge, self._last = None, _LEAST_RIDGE, None
         if problem.loss.constant_curvature:
-            self.pool = GramPool(problem.design, problem.d)
+            self.gram = GramCache(problem.design, problem.d)
         else:
             self._fit_null(tol)
 
@@ -232,14 +232,14 @@ class WorkingSetSolver:
             apart = self._worth_apart(parts)
             improve = self._improve_apart if apart else self._improve
             # A quadratic is met again on larger sets; a Newton model is solved for what it is worth.
-            share = 3e-3 if self.pool is None else 0.03
+            share = 3e-3 if self.gram is None else 0.03
             aim = max(0.3 * goal, share * worst)
             # Where X is far and nothing but these parts may move, one gradient at the end is enough. Else the
             # way is that of data in memory: solutions are the same, not only as good.
             if apart and not problem.near and parts.size == np.count_nonzero(np.isfinite(threshold)):
                 aim = share * goal
             moved = improve(theta, eta, gradient, threshold, parts, aim)
-            if moved is not None and self.pool is None:
+            if moved is not None and self.gram is None:
                 fell = moved.objective < objective - 1e-15 * abs(moved.objective)
                 stalled = 0 if fell or worst < 0.5 * least else stalled + 1
                 objective, least = moved.objective, min(least, worst)
@@ -275,7 +275,7 @@ class WorkingSetSolver:
         return np.flatnonzero(kept)
 
     def room(self) -> float:
-        """How many parts can be held near: what is computed on more of them costs passes over X."""
+        """How many parts can be nonnegative near: what is computed on more of them costs passes over X."""
         if self.problem.near:
             return np.inf
         return self.problem.design.room * self.norm.count / self.problem.n_features
@@ -290,7 +290,7 @@ class WorkingSetSolver:
     def _worth_apart(self, parts):
         """Whether Newton steps on these parts alone save passes over X."""
         few = parts.size <= min(self.room(), (self.norm.count - 1) // 4)
-        return self.pool is None and few
+        return self.gram is None and few
 
     def restricted(self, parts) -> WorkingSetSolver:
         """This solver for the problem on these parts alone, its columns copied out."""
@@ -322,9 +322,9 @@ class WorkingSetSolver:
         """One Newton model on these parts, and the step it allows; None if it allows none."""
         problem = self.problem
         W = self.norm.coordinates(parts)
-        if self.pool is not None:
+        if self.gram is not None:
             local, following = theta[W], theta.copy()
-            minimize_parts(problem, parts, self.pool.block(W), gradient[W], local, threshold[parts], tol)
+            minimize_parts(problem, parts, self.gram.block(W), gradient[W], local, threshold[parts], tol)
             following[W] = local
             return Moved(following, problem.predictor(following), np.nan)
         hessian, slope = problem.hessian(eta, W), gradient[W]
@@ -421,14 +421,14 @@ class GramSolver:
         self.columns = U = self.norm.coordinates(parts)
         self.alive = np.zeros_like(inner.alive)
         self.alive[parts] = inner.alive[parts]
-        self.pool = inner.pool
-        if inner.pool is None:
+        self.gram = inner.gram
+        if inner.gram is None:
             hessian = self.problem.hessian(predictor, U)
             unit = float(np.diagonal(hessian).max(initial=0.0)) or 1.0
             # a flat loss has no model with a minimum
             hessian[np.diag_indices_from(hessian)] += 1e-6 * unit * inner.share[U]
-            self.pool = FixedPool(U, hessian, self.problem.n_features)
-        self._gram = self.pool.block(U)
+            self.gram = FixedGram(U, hessian, self.problem.n_features)
+        self._block = self.gram.block(U)
         self._theta, self._gradient, self._loss = theta, gradient, loss
 
     def solve(self, theta, threshold, *, tol=None, gradient=None) -> Solution:
@@ -437,7 +437,7 @@ class GramSolver:
         if gradient is None:
             slope = self._gradient[U]
             changed = np.flatnonzero(local != self._theta[U])
-            add_rows(self._gram, changed, (local - self._theta[U])[changed], slope)
+            add_rows(self._block, changed, (local - self._theta[U])[changed], slope)
         else:
             slope = gradient[U]
         goal = self.goal if tol is None else self.scale * max(tol, _FINEST)
@@ -445,7 +445,7 @@ class GramSolver:
             done = self._working_sets(local, slope, threshold[U], goal)
         else:
             done = minimize_parts(
-                self.problem, self.parts, self._gram, slope, local, threshold[self.parts], 0.3 * goal
+                self.problem, self.parts, self._block, slope, local, threshold[self.parts], 0.3 * goal
             )
         moved = local - self._theta[U]
         loss = self._loss + 0.5 * float(moved @ (slope + self._gradient[U]))
@@ -456,20 +456,20 @@ class GramSolver:
     def _working_sets(self, theta, gradient, threshold, goal, max_rounds=100):
         """Working sets again, in place: most columns of the model stay at 0 and need no descent."""
         positive = self.problem.positive
-        held = positive[self.columns] if np.ndim(positive) else np.full(theta.size, positive)
+        nonnegative = positive[self.columns] if np.ndim(positive) else np.full(theta.size, positive)
         for _ in range(max_rounds):
-            violation = np.abs(subgradient_residual(theta, gradient, threshold, held))
+            violation = np.abs(subgradient_residual(theta, gradient, threshold, nonnegative))
             worst = float(violation.max(initial=0.0))
             if worst <= goal:
                 return True
             W = np.flatnonzero((theta != 0) | (violation > goal))
-            local, slope, block = theta[W], gradient[W], self._gram[W[:, None], W]
+            local, slope, block = theta[W], gradient[W], self._block[W[:, None], W]
             aim = max(0.3 * goal, 1e-3 * worst)
-            minimize_block(block, slope, local, threshold[W], held[W], aim)
+            minimize_block(block, slope, local, threshold[W], nonnegative[W], aim)
             moved = local - theta[W]
             changed = np.flatnonzero(moved)
             if changed.size == 0:
                 return False
-            add_rows(self._gram, W[changed], moved[changed], gradient)
+            add_rows(self._block, W[changed], moved[changed], gradient)
             theta[W] = local
         return False

@@ -60,7 +60,7 @@ def _top(score, count):
     return best[np.lexsort((best, -score[best]))]
 
 
-def descend(search: Search, splices=(8, 4, 2), trials=6):
+def exchange_while_better(search: Search, splices=(8, 4, 2), trials=6):
     """Exchange as long as the objective falls; yields after every improvement.
 
     A splice of size m exchanges the m cheapest to leave for the m best to enter. Where none helps
@@ -106,7 +106,7 @@ def kick(search: Search, rng: np.random.Generator, share: int) -> bool:
     leave = np.argsort(scores.cost * rng.exponential(size=scores.cost.size), kind="stable")[:m]
     enter = _top(scores.entry * rng.exponential(size=scores.entry.size), m)
     search.move_to(np.concatenate([np.delete(scores.free, leave), scores.candidates[enter]]))
-    for _ in descend(search, splices=(), trials=3):
+    for _ in exchange_while_better(search, splices=(), trials=3):
         pass
     same = np.array_equal(np.sort(search.free), start)
     if same or search.objective >= objective - 1e-12 * abs(objective):

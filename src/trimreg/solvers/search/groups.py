@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import linalg
+from ..gram import cholesky_inverse, inverse_factor, regularized_cholesky
 from ..mm.workingset import minimize_parts
 from .exchange import Exchanges
 from .soft import SoftSearch
@@ -81,8 +81,8 @@ class GroupSearch(SoftSearch):
         norm, levels, length = self.norm, self.levels, self.norm.lengths(self.theta)
         self._active = np.concatenate([S, P, always])
         A, J = norm.coordinates(self._active), norm.coordinates(O)
-        unit = float(self.inner.pool.diagonal(A).max(initial=0.0)) or 1.0
-        half = linalg.inverse_factor(linalg.regularized_cholesky(self._hessian(P, A) / unit))
+        unit = float(self.inner.gram.diagonal(A).max(initial=0.0)) or 1.0
+        half = inverse_factor(regularized_cholesky(self._hessian(P, A) / unit))
         free, outside = Blocks(norm.sizes[S]), Blocks(norm.sizes[O])
 
         inverse = half.T @ half / unit
@@ -92,9 +92,9 @@ class GroupSearch(SoftSearch):
         paid = levels[S] * length[S]
         cost = np.maximum(np.minimum(to_zero, paid), 0.0)
 
-        cross = self.inner.pool.block(J, A)
+        cross = self.inner.gram.block(J, A)
         explained = cross @ half.T / np.sqrt(unit)
-        own = self.inner.pool.block(J)
+        own = self.inner.gram.block(J)
         spare = outside.of(own - explained @ explained.T, pad=1.0, ridge=1e-9)
         pull = -outside.vectors(self.gradient[J])
         entry = np.maximum(0.5 * _quadratic(spare, pull), 0.0)
@@ -132,7 +132,7 @@ class GroupSearch(SoftSearch):
 
     def _hessian(self, P, A):
         """The Hessian on A, with that of ``t ||theta||`` for penalized nonzero groups and q = 2."""
-        hessian = self.inner.pool.block(A).copy()
+        hessian = self.inner.gram.block(A).copy()
         if self.norm.q == 2 and P.size:
             place = np.zeros(self.theta.size, dtype=np.intp)
             place[A] = np.arange(A.size)
@@ -153,7 +153,7 @@ class GroupSearch(SoftSearch):
         threshold[leave] = self.levels[leave]
         threshold[enter] = 0.0
         local, gradient = self.theta[W], self.gradient[W]
-        block, goal = self.inner.pool.block(W), 1e-4 * self.inner.scale
+        block, goal = self.inner.gram.block(W), 1e-4 * self.inner.scale
         minimize_parts(self.problem, parts, block, gradient, local, threshold[parts], goal)
         theta = self.theta.copy()
         theta[W] = local
@@ -176,9 +176,9 @@ def eliminated(model, theta, gradient, parts, count):
     norm, levels = model.norm, model.problem.penalty.levels(1.0)
     always = np.flatnonzero((levels == 0) & model.alive)
     A = norm.coordinates(np.concatenate([parts, always]))
-    hessian = model.pool.block(A)
+    hessian = model.gram.block(A)
     unit = float(np.diagonal(hessian).max(initial=0.0)) or 1.0
-    inverse = linalg.inverse(linalg.regularized_cholesky(hessian / unit)) / unit
+    inverse = cholesky_inverse(regularized_cholesky(hessian / unit)) / unit
     theta = inverse @ (hessian @ theta[A] - gradient[A])
     while parts.size > count:
         blocks = Blocks(norm.sizes[parts])

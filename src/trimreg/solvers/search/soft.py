@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import linalg
+from ..gram import inverse_factor, regularized_cholesky
 from ..mm.kernels import best_swaps
 from ..mm.workingset import GramSolver, minimize_block
 from .exchange import Exchanges
@@ -58,8 +58,8 @@ class SoftSearch:
     def narrowed(self, count=None) -> SoftSearch:
         """The search over the active columns and the 2h (at least 100) of largest gradient."""
         count = max(100, 2 * self.free.size) if count is None else count
-        inner, pool = self.inner, self.inner.pool
-        columns = inner.alive & np.isfinite(self.levels) & ((pool.place >= 0) | (self.theta != 0))
+        inner = self.inner
+        columns = inner.alive & np.isfinite(self.levels) & ((inner.gram.place >= 0) | (self.theta != 0))
         columns[self.free] = True
         outside = np.flatnonzero(~columns & inner.alive & np.isfinite(self.levels))
         complete = outside.size <= count
@@ -100,7 +100,7 @@ class SoftSearch:
     def exchanges(self) -> Exchanges:
         S, P, always, O = self._parts()
         self._active = np.concatenate([S, P, always])
-        half = linalg.inverse_factor(linalg.regularized_cholesky(self.inner.pool.block(self._active)))
+        half = inverse_factor(regularized_cholesky(self.inner.gram.block(self._active)))
         diagonal = np.einsum("ij,ij->j", half, half)  # of the inverse, half' half
         outside, penalized = self._score_outside(O, half, diagonal), self._score_penalized(P, half, diagonal)
         entry, gain, partner = (np.concatenate(pair) for pair in zip(outside, penalized, strict=True))
@@ -124,9 +124,9 @@ class SoftSearch:
         S = self.free
         entry, gain, partner = np.zeros(O.size), np.full(O.size, -np.inf), np.zeros(O.size, dtype=np.int64)
         if O.size:
-            explained = self.inner.pool.block(O, self._active) @ half.T
+            explained = self.inner.gram.block(O, self._active) @ half.T
             link = explained @ half[:, : S.size]
-            own = self.inner.pool.diagonal(O)
+            own = self.inner.gram.diagonal(O)
             spare = own - np.einsum("ij,ij->i", explained, explained)
             spare[spare < 1e-9 * own] = 0.0
             pull = -self.gradient[O]
@@ -157,7 +157,7 @@ class SoftSearch:
         threshold[enter] = 0.0
         local, gradient = self.theta[W], self.gradient[W]
         minimize_block(
-            self.inner.pool.block(W), gradient, local, threshold[W], problem.positive, 1e-4 * self.inner.scale
+            self.inner.gram.block(W), gradient, local, threshold[W], problem.positive, 1e-4 * self.inner.scale
         )
         moved = local - self.theta[W]
         # The quadratic's change by the mean of its gradients at both ends; its penalty with S fixed

@@ -20,60 +20,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import linalg
+from ..gram import FixedGram, cholesky, cholesky_inverse, cholesky_solve, independent_columns
 from ..mm.kernels import best_swaps
 from .exchange import Exchanges
 
 _DEPENDENT = 1e-9  # a column of norm one with less than this left unexplained counts as dependent
 _TRUSTED = 1e6  # the largest entry of M^-1 with which scores are trusted: their error is about 1e-16 times it
-_BATCH = 6  # Gram columns fetched at once: a thin product costs little more than a single one
-
-
-class GramColumns:
-    """Columns ``Z' D z_j`` of the full Gram matrix, each computed once: a pass over X, less in a batch."""
-
-    def __init__(self, design, d):
-        self.design = design
-        self.d = d
-        self.place = np.full(design.shape[1], -1, dtype=np.intp)
-        self.count = 0
-        self._rows = np.empty((0, design.shape[1]))
-
-    def require(self, W):
-        new = W[self.place[W] < 0]
-        if new.size == 0:
-            return
-        end = self.count + new.size
-        if end > len(self._rows):
-            grown = np.empty((end + self.count // 2, self.design.shape[1]))
-            grown[: self.count] = self._rows[: self.count]
-            self._rows = grown
-        self._rows[self.count : end] = self.design.gram(None, self.d, new).T
-        self.place[new] = np.arange(self.count, end)
-        self.count = end
-
-    def rows(self, W, likely=None):
-        """``Z_W' D Z``, of shape (len(W), p); columns of ``likely`` are fetched along if one is missing."""
-        if likely is not None and (self.place[W] < 0).any():
-            others = likely[(likely[:, None] != W).all(axis=1)]
-            self.require(np.concatenate([W, others])[: max(_BATCH, len(W))])
-        self.require(W)
-        return self._rows[self.place[W]]
-
-    def block(self, W):
-        """``Z_W' D Z_W`` if its columns are here already, else None."""
-        place = self.place[W]
-        return None if place.min(initial=0) < 0 else self._rows[place[:, None], W]
-
-
-class GramBlock:
-    """The same for a few columns of the design only, whose Gram matrix is at hand."""
-
-    def __init__(self, gram):
-        self.gram = gram
-
-    def rows(self, W, likely=None):
-        return self.gram[W]
+_LIKELY = 6  # columns that may be needed next
 
 
 def _unexplained(design, d, A, others):
@@ -90,20 +43,20 @@ def _unexplained_far(design, d, A, others):
     """The same by passes over X: no array of the length of a column is made."""
     columns = np.concatenate([A, others])
     gram = design.gram(columns, d, columns)
-    factor = linalg.cholesky(gram[: A.size, : A.size])
+    factor = cholesky(gram[: A.size, : A.size])
     if factor is None:
         return np.full(others.size, np.inf)
-    share = linalg.solve(factor, gram[: A.size, A.size :])
+    share = cholesky_solve(factor, gram[: A.size, A.size :])
     for _ in range(2):  # the rest itself shows what rounding left in it
         combination = np.concatenate([-share, np.eye(others.size)])
         square, left = design.combination_moments(columns, combination, np.arange(A.size), d)
-        share = share + linalg.solve(factor, left)
+        share = share + cholesky_solve(factor, left)
     return np.sqrt(square)
 
 
 def _first(score):
     """The few of largest score, in no order."""
-    return np.argpartition(-score, min(_BATCH, score.size) - 1)[:_BATCH]
+    return np.argpartition(-score, min(_LIKELY, score.size) - 1)[:_LIKELY]
 
 
 class SubsetSearch:
@@ -131,17 +84,15 @@ class SubsetSearch:
         self.size = problem.penalty.n_free
         self.n_features = problem.n_features
         self.universe = np.arange(problem.n_features) if universe is None else universe
-        self.pool = inner.pool
-        if universe is None:
-            self.columns = GramColumns(problem.design, problem.d)
-        else:
-            self.columns = GramBlock(self.pool.block(universe))
+        self.gram = inner.gram
+        if universe is not None:  # indices are positions in it from here on
+            self.gram = FixedGram(np.arange(universe.size), inner.gram.block(universe), universe.size)
         self.target = -inner.gradient_at_zero[self.universe]
         alive, limits = inner.alive[self.universe], limits[self.universe]
         self.eligible = alive & np.isfinite(limits) & (limits > 0)
         self.always = np.flatnonzero((limits == 0) & alive)
         if self.always.size:
-            self.always = self.always[linalg.independent(self._gram(self.always), _DEPENDENT)]
+            self.always = self.always[independent_columns(self.gram.block_from_rows(self.always), _DEPENDENT)]
         place = np.full(problem.n_features, -1)
         place[self.universe] = np.arange(self.universe.size)
         self.move_to(place[free])
@@ -182,18 +133,12 @@ class SubsetSearch:
 
     # -- the fit -----------------------------------------------------------------------------------
 
-    def _gram(self, A):
-        if self.certifies:
-            known = self.columns.block(A)
-            return self.pool.block(A) if known is None else known
-        return self.columns.gram[A[:, None], A]
-
     def _explained(self, A):
         """Cholesky factor, coefficients and explained energy of the fit on A; None if dependent."""
-        factor = linalg.cholesky(self._gram(A))
+        factor = cholesky(self.gram.block_from_rows(A))
         if factor is None or np.diagonal(factor).min(initial=1.0) ** 2 < _DEPENDENT:
             return None
-        theta = linalg.solve(factor, self.target[A])
+        theta = cholesky_solve(factor, self.target[A])
         return factor, theta, float(self.target[A] @ theta)
 
     @property
@@ -208,7 +153,7 @@ class SubsetSearch:
         if A.size and fit is None:
             # The features that are never penalized come first: pivots must not drop them.
             order = np.concatenate([self.always, free])
-            kept = order[linalg.independent(self._gram(order), _DEPENDENT)]
+            kept = order[independent_columns(self.gram.block_from_rows(order), _DEPENDENT)]
             free = kept[~np.isin(kept, self.always)]
             A = np.concatenate([free, self.always])
             fit = self._explained(A)
@@ -228,9 +173,9 @@ class SubsetSearch:
             self.link, self.correlation, self.spare = np.empty((p, 0)), self.target.copy(), outside
             return
         factor, self.theta, self.explained = fit or self._explained(self.A)
-        self.inverse = linalg.inverse(factor)
+        self.inverse = cholesky_inverse(factor)
         self.link = None  # its place is needed for the new one
-        gram = self.columns.rows(self.A)
+        gram = self.gram.rows(self.A)
         self.link = np.ascontiguousarray(gram.T @ self.inverse)
         self.correlation = self.target - self.theta @ gram
         self.spare = outside - np.einsum("ij,ji->j", gram, self.link)
@@ -294,7 +239,7 @@ class SubsetSearch:
     def attempt(self, leave, enter) -> bool:
         """Exchange these, if the refitted objective falls."""
         if leave.size == 1 and enter.size == 1:
-            self.columns.rows(enter, self._likely)  # a swap that is tried is made, but for rounding
+            self.gram.rows(enter, self._likely)  # a swap that is tried is made, but for rounding
         staying = (self.free[:, None] != leave).all(axis=1)  # np.isin is slow for so few
         free = np.concatenate([self.free[staying], enter])
         fit = self._explained(np.concatenate([free, self.always]))
@@ -324,8 +269,8 @@ class SubsetSearch:
         entering[slot] = 0.0
         size = self.spare[enter] + old[enter] ** 2 / pivot  # the squared norm of z
         c_new = self.correlation[enter] + old[enter] * c_old
-        column = self.columns.rows(np.array([enter]), self._likely)[0]
-        new = (column - entering @ self.columns.rows(self.A)) / size
+        column = self.gram.rows(np.array([enter]), self._likely)[0]
+        new = (column - entering @ self.gram.rows(self.A)) / size
 
         self.inverse = inverse - np.outer(leaving, inverse[slot]) + np.outer(entering, entering) / size
         self.inverse[slot] = self.inverse[:, slot] = -entering / size
@@ -339,7 +284,7 @@ class SubsetSearch:
         self.free = self.free.copy()
         self.free[slot] = enter
         self.A = np.concatenate([self.free, self.always])
-        self.spare[gone] = 1.0 - link[gone] @ self.columns.rows(self.A)[:, gone]
+        self.spare[gone] = 1.0 - link[gone] @ self.gram.rows(self.A)[:, gone]
         self._close()
         self.explained = fit[2]
 
@@ -347,8 +292,8 @@ class SubsetSearch:
         """One more column, by the second half of the update of a swap; ``entry`` says who may come next."""
         at, count = self.free.size, self.A.size
         entering, size, c_new = self.link[enter].copy(), self.spare[enter], self.correlation[enter]
-        column = self.columns.rows(np.array([enter]), _first(entry))[0]
-        new = (column - entering @ self.columns.rows(self.A)) / size if count else column / size
+        column = self.gram.rows(np.array([enter]), _first(entry))[0]
+        new = (column - entering @ self.gram.rows(self.A)) / size if count else column / size
         column = np.append(-entering, 1.0) / size
         grown = np.zeros((count + 1, count + 1))
         grown[:count, :count] = self.inverse
