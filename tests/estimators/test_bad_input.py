@@ -154,7 +154,7 @@ def test_steps_of_first_order_solvers(solver, option):
 @pytest.mark.parametrize("solver_options", [["effort"], "high", {"alpha": 1.0}, {"theta0": None}, 3])
 def test_solver_options(solver_options):
     model = MEstimator(solver_options=solver_options)
-    with pytest.raises(ValueError, match="solver_options must be a dict of further arguments of solve"):
+    with pytest.raises(ValueError, match="solver_options must be a dict of options of the solver"):
         model.fit(X, Y)
 
 

@@ -1,10 +1,10 @@
 r"""The order in which forward selection takes the variables of a fitted model.
 
-Near its minimum a loss is its quadratic model :math:`\frac12 \theta' H \theta - c'\theta` on the coefficients
+Near its minimum the loss is approximated by :math:`\frac12 \theta' H \theta - c'\theta` on the coefficients
 of the model, with H the Hessian, g the gradient and :math:`c = H \theta - g` at the solution. For least
-squares that is no approximation. What is never penalized is taken first; then, step by step, the part (a
-coefficient, a group, the coefficients of a feature) that lowers the model most. All of it is done on H and c:
-no refits.
+squares this is exact. Parts that are never penalized are taken first. Then each step takes the part (a
+coefficient, a group, the coefficients of a feature) that lowers the approximation most. All steps work on H
+and c; nothing is refitted.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from ..solvers import SolverResult
 from .task import Task
 
-#: Beyond so many coefficients the order is by size: the steps cost the cube of their number.
+#: Models with more coefficients are ordered by size, since the steps cost the cube of that number.
 LARGEST_MODEL = 200
 
-#: What is left of a column, in units of its square norm, when it is a combination of those already taken.
+#: A column with less than this left of its squared norm is a combination of those already taken.
 _DEPENDENT = 1e-10
 
 
@@ -31,8 +31,8 @@ def forward_order(H, c, parts, first=None) -> np.ndarray:
     .. math:: \tfrac12\, \tilde c_G' \tilde H_{GG}^+ \tilde c_G, \qquad
               \tilde H = H - H_{\cdot S} H_{SS}^+ H_{S \cdot}, \quad \tilde c = c - H_{\cdot S} H_{SS}^+ c_S,
 
-    where the Schur complement :math:`\tilde H` is swept on from step to step. Of equal gains the lower part
-    comes first. Parts that are combinations of others gain nothing and come late.
+    where the Schur complement :math:`\tilde H` is updated from step to step. Of equal gains the lower part
+    comes first. Parts that are combinations of others gain nothing and come last.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ def forward_order(H, c, parts, first=None) -> np.ndarray:
     parts : ndarray of int of shape (k,)
         The part of every coordinate.
     first : ndarray of bool of shape (k,), optional
-        Coordinates that are in the model before the first step; their parts are not listed.
+        Coordinates in the model before the first step; their parts are not listed.
 
     Returns
     -------
     ndarray of int
-        The parts, the first one taken in front.
+        The parts, in the order in which they are taken.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def forward_order(H, c, parts, first=None) -> np.ndarray:
 
 
 def _order_of_singles(H, c):
-    """The order where every coordinate is a part: Cholesky's factorization, its pivots the largest gains."""
+    """The order if every coordinate is a part: a Cholesky factorization that pivots on the largest gain."""
     c, diagonal = c.copy(), np.diag(H).copy()
     rows, gain, order = np.zeros_like(H), np.empty_like(c), []
     for step in range(c.size):
@@ -106,14 +106,14 @@ def _order_of_parts(H, c, part):
 
 
 def _gains(H, c, table):
-    """Twice what parts of one size lower the model by; a row of ``table`` has the coordinates of one."""
+    """Twice the gains of parts of one size; each row of ``table`` has the coordinates of one part."""
     values, vectors = np.linalg.eigh(H[table[:, :, None], table[:, None, :]])
     along = np.einsum("gij,gi->gj", vectors, c[table])
     return np.divide(along**2, values, out=np.zeros_like(values), where=values > _DEPENDENT).sum(axis=1)
 
 
 def _sweep(H, c, j):
-    """Take the coordinates j into the model: H and c become, in place, what is left of them beside these."""
+    """Take the coordinates j into the model: replace H and c, in place, by their Schur complements."""
     values, vectors = np.linalg.eigh(H[np.ix_(j, j)])
     real = values > _DEPENDENT
     root = vectors[:, real] / np.sqrt(values[real])
@@ -123,7 +123,7 @@ def _sweep(H, c, j):
 
 
 def order_by_size(lengths) -> np.ndarray:
-    """Indices by falling size; of equal ones the lower first.
+    """Indices by decreasing size; of equal sizes the lower index first.
 
     Examples
     --------
@@ -139,56 +139,33 @@ def order_by_size(lengths) -> np.ndarray:
 
 @dataclass
 class FitDetails:
-    """What is worked out of a fit beside its result."""
+    """What the estimators report of a fit beside its result."""
 
-    order: np.ndarray  # of a feature: its step of entry, from 1; 0 if never penalized, -1 if not in the model
-    deviation: np.ndarray  # of a feature's column; its root mean square where there is no intercept
-    eta: np.ndarray  # the linear predictor of the samples
+    order: np.ndarray  # step of entry of each feature, from 1; 0 if never penalized, -1 if not in the model
+    deviation: np.ndarray  # of each column of X; its root mean square if there is no intercept
+    eta: np.ndarray  # linear predictors of the samples
 
 
 def fit_details(task: Task, result: SolverResult) -> FitDetails:
-    """The order of entry, the deviations of the columns and the linear predictor of a fit.
-
-    ``task`` has the data that the solution ``result`` is for.
-    """
-    problem = task.problem
+    """The order of entry, the deviations of the columns and the linear predictors of a fit of ``task``."""
+    problem, design = task.problem, task.features
     outputs, norm = problem.loss.n_outputs, problem.penalty.norm
-    design = _features(problem.design)
     norms, scale = design.column_norms(problem.d), design.inverse_scale
     deviation = np.divide(norms, scale, out=np.zeros_like(norms), where=scale > 0)
 
-    theta = _coordinates(task, result, scale)
+    theta = task.coordinates(result.coef, result.intercept)
     eta = problem.predictor(theta)
     lengths, never = norm.lengths(theta), problem.penalty.levels(1.0) == 0
     step = np.full(norm.count, -1)
     step[never] = 0
-    taken = np.flatnonzero((lengths > 0) & ~never)
-    taken = _entered(problem, theta, eta, taken, never, lengths)
+    taken = _entered(problem, theta, eta, np.flatnonzero((lengths > 0) & ~never), never, lengths)
     step[taken] = np.arange(1, taken.size + 1)
     order = norm.spread(step)[::outputs][: design.shape[1]]
     return FitDetails(order, deviation, eta)
 
 
-def _features(design):
-    """The design of the features alone, without a constant or outputs around it."""
-    while hasattr(design, "inner"):
-        design = design.inner
-    return design
-
-
-def _coordinates(task, result, scale):
-    """The solution in the coordinates of the task's problem, which may end in intercepts."""
-    coef = np.asarray(result.coef, dtype=float)
-    theta = np.divide(coef, scale, out=np.zeros_like(coef), where=scale > 0).T.ravel()
-    if task.constant:
-        theta = np.append(theta, np.zeros(task.problem.loss.n_outputs))
-        moved = task.problem.design.original_units(theta)[1]  # by centring
-        theta[-task.problem.loss.n_outputs :] = result.intercept - moved
-    return theta
-
-
 def _entered(problem, theta, eta, taken, never, lengths):
-    """The parts in the model by their order of entry."""
+    """The parts in the model, in the order of entry."""
     norm = problem.penalty.norm
     parts = np.concatenate([np.flatnonzero(never), taken])
     W = norm.coordinates(parts)
@@ -203,7 +180,7 @@ def _entered(problem, theta, eta, taken, never, lengths):
 
 
 def _gradient(problem, eta, W):
-    """The gradient of the loss on the coordinates W, which are whole features."""
+    """The gradient of the loss on the coordinates W, which hold whole features."""
     outputs = problem.loss.n_outputs
     design = problem.design.inner if problem.loss.multi_output else problem.design
     slope = problem.loss.gradient(eta, problem.y, problem.d)

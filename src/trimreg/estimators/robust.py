@@ -1,14 +1,14 @@
-r"""Trimming of samples: the ``n_outliers`` samples of largest loss are left out of a fit.
+r"""Trimming of samples: a fit that leaves out the ``n_outliers`` samples with the largest loss.
 
 .. math:: \min_{\theta, b}\; \min_{v}\; \sum_i v_i d_i\, \ell(y_i, z_i'\theta + b) \Big/ \sum_i v_i d_i
           + P_\alpha(\theta), \qquad 0 \le v \le 1,\ \sum_i v_i = n - o.
 
-It is the weight rule of the trimmed penalty over samples: for a given theta the best v is 0 for the o samples
-of largest loss. So the two are minimized in turn (the concentration steps of Rousseeuw and Van Driessen,
-2006; with a sparse penalty, Alfons, Croux and Gelper, 2013), from several starts, and the lowest objective is
-kept. With equal sample weights no step raises it. Alone this is the least-trimmed estimator; with a trimmed
-penalty it is robust and sparse. Columns are standardized by the deviations over all samples, so that the
-objective stays one function throughout.
+This is the weight rule of the trimmed penalty, applied to samples: for a given theta the best v is 0 for the
+o samples with the largest loss. The two are minimized in turn (the concentration steps of Rousseeuw and Van
+Driessen, 2006; with a sparse penalty, Alfons, Croux and Gelper, 2013) from several starts, and the lowest
+objective is kept. With equal sample weights no step raises it. Without a penalty this is the least-trimmed
+estimator; with a trimmed penalty it is robust and sparse. Columns are standardized by their deviations over
+all samples, so that the objective is the same function throughout.
 
 References
 ----------
@@ -22,18 +22,18 @@ high-dimensional large data sets. Annals of Applied Statistics 7(1), 226-248.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..designs import as_design
-from ..losses import get_loss
 from ..penalties import largest
-from ..solvers import SolverResult, get_solver, many_fits
+from ..solvers import SolverResult, many_fits
 from ..solvers.driver import best_so_far
 from . import validation as check
-from .task import Task, prepare, solve_task
+from .task import Data, Settings, Task, minimize, set_up
 
 _RANDOM_STARTS = {"low": 2, "medium": 8, "high": 30}
 _FINALISTS = 2
@@ -49,87 +49,80 @@ class _Fit:
     loss: np.ndarray  # d_i l_i
 
 
-def solve_without_outliers(X, y, n_outliers, callback=None, **arguments) -> SolverResult:
-    """:func:`trimreg.solve` with ``n_outliers`` of at least one; the result names them in ``outliers``."""
-    X = check.check_matrix(X)
-    count = check.check_outliers(n_outliers, X.shape[0])
-    fits = _Fits(X, y, count, callback, arguments)
-    if count == 0:
-        return fits.fit(fits.everyone, rough=False).result
+def minimize_without_outliers(
+    data: Data, settings: Settings, theta0, callback=None
+) -> tuple[SolverResult, Task]:
+    """:func:`~trimreg.estimators.task.minimize` for ``n_outliers`` > 0; ``result.outliers`` lists them."""
+    count = check.check_outliers(settings.n_outliers, data.y.shape[0])
+    if count == 0:  # of a small fraction
+        return minimize(data, replace(settings, n_outliers=0), theta0, callback)
+    fits = _Fits(data, settings, count, theta0, callback)
     try:
         with many_fits():
             best = _best(fits)
     except KeyboardInterrupt:
         best = fits.lowest
-        kept = best_so_far(None if best is None else best.result, fits.count_done, "fit")
-        best = replace(best, result=kept)
-    return replace(best.result, outliers=np.flatnonzero(~best.kept & fits.counted))
+        best = replace(best, result=best_so_far(best and best.result, fits.count_done, "fit"))
+    result = replace(best.result, outliers=np.flatnonzero(fits.everyone & ~best.kept))
+    return result, set_up(data.weighted(np.where(best.kept, data.d, 0.0)), settings, theta0)
 
 
 def _best(fits: _Fits) -> _Fit:
-    """The end of lowest objective, over rough fits from every start and whole ones from the best of these."""
+    """The fit of lowest objective: rough fits from every start, then full ones from the best of these."""
     rough = [fits.concentrate(fits.fit(kept, rough=True), steps=2, rough=True) for kept in fits.starts()]
     rough.sort(key=lambda fit: fit.result.objective)
     distinct = [rough[0]]
     for fit in rough[1:]:
         if len(distinct) < _FINALISTS and not any(np.array_equal(fit.kept, other.kept) for other in distinct):
             distinct.append(fit)
-    ends = [fits.concentrate(fits.refit(fit), _MAX_STEPS, rough=False) for fit in distinct]
+    full = (fits.fit(fit.kept, rough=False) for fit in distinct)
+    ends = [fits.concentrate(fit, _MAX_STEPS, rough=False) for fit in full]
     return min(ends, key=lambda fit: fit.result.objective)
 
 
 class _Fits:
-    """The fits of one robust problem: to any subset of its samples, on one scale of the columns."""
+    """The fits of one robust problem to subsets of its samples, all with the same scale of the columns."""
 
-    def __init__(self, X, y, count, callback, arguments):
-        self.X, self.y, self.count, self.callback, self.arguments = X, y, count, callback, arguments
-        n = X.shape[0]
-        self.d = check.check_sample_weight(arguments.get("sample_weight"), n)
-        self.counted = self.d > 0
-        if self.counted.sum() <= count:
+    def __init__(self, data: Data, settings: Settings, count: int, theta0, callback):
+        self.settings, self.count, self.theta0, self.callback = settings, count, theta0, callback
+        self.everyone = data.d > 0
+        positive = np.count_nonzero(self.everyone)
+        if positive <= self.count:
             raise ValueError(
-                f"n_outliers must leave a sample of positive weight; got {count} of {self.counted.sum()}"
+                f"n_outliers must leave a sample of positive weight; got {self.count} of {positive}"
             )
-        if arguments["standardize"] is True:
-            center = arguments["fit_intercept"] or not get_loss(arguments["loss"]).sees_constants
-            arguments["standardize"] = as_design(X, self.d, center=center)._deviation
-        self.everyone = self.counted.copy()
-        self.rng = check.check_random_state(arguments["random_state"])
-        self.effort = arguments["options"].get("effort", "medium")
-        self.lowest: _Fit | None = None  # that leaves out as many samples as asked for
+        self.rng = check.check_random_state(settings.random_state)
+        if settings.standardize:
+            center = settings.fit_intercept or not settings.loss.sees_constants
+            data = replace(data, scale=as_design(data.X, data.d, center=center).column_norms(data.d))
+        self.data = data
+        self.lowest: _Fit | None = None  # of those that leave out as many samples as asked for
         self.count_done = 0
 
     def fit(self, kept, rough, theta0=None) -> _Fit:
-        arguments = dict(self.arguments)
-        if theta0 is not None:
-            arguments["theta0"] = theta0
-        if rough and arguments["solver"] == "mm" and "effort" in get_solver("mm").options:
-            arguments["options"] = arguments["options"] | {"effort": "low"}
-        arguments["sample_weight"] = np.where(kept, self.d, 0.0)
-        task = prepare(self.X, self.y, **arguments)
+        """The fit to the samples ``kept``; a rough one is done with low effort and without warnings."""
+        data, settings = self.data.weighted(np.where(kept, self.data.d, 0.0)), self.settings
+        if rough and settings.solver == "mm":
+            settings = replace(settings, options={**settings.options, "effort": "low"})
+        task = set_up(data, settings, self.theta0 if theta0 is None else theta0)
         with warnings.catch_warnings():
             if rough:
-                warnings.simplefilter("ignore")  # what a rough fit could not reach is no news
-            result = solve_task(task, None if rough else self.callback)
-        loss = get_loss(arguments["loss"]).bound(task_target(task), self.d)
-        eta = self.X @ result.coef.T.astype(float) + result.intercept
-        share = loss.pointwise(eta, task_target(task), task.problem.d)
-        fit = _Fit(result, kept, np.where(self.counted, self.d * share, -np.inf))
+                warnings.simplefilter("ignore")  # convergence does not matter yet
+            result = task.solve(None if rough else self.callback)
+        loss = settings.loss.bound(data.y, self.data.d)
+        eta = data.X @ result.coef.T.astype(float) + result.intercept
+        share = loss.pointwise(eta, data.y, data.d)
+        fit = _Fit(result, kept, np.where(self.everyone, self.data.d * share, -np.inf))
         self.count_done += 1
-        if np.count_nonzero(kept) == np.count_nonzero(self.counted) - self.count and (
-            self.lowest is None or result.objective < self.lowest.result.objective
-        ):
+        complete = np.count_nonzero(kept) == np.count_nonzero(self.everyone) - self.count
+        if complete and (self.lowest is None or result.objective < self.lowest.result.objective):
             self.lowest = fit
         return fit
 
-    def refit(self, fit: _Fit) -> _Fit:
-        """With the effort asked for."""
-        return self.fit(fit.kept, rough=False)
-
     def concentrate(self, fit: _Fit, steps: int, rough: bool) -> _Fit:
-        """Leave out the samples of largest loss, fit the rest, and again, as long as the objective falls."""
+        """Leave out the samples of largest loss and fit the rest, as long as the objective falls."""
         for _ in range(steps):
-            kept = self._without(fit.loss - fit.loss[self.counted].min() + 1.0)
+            kept = self._without(fit.loss - fit.loss[self.everyone].min() + 1.0)
             if np.array_equal(kept, fit.kept):
                 break
             following = self.fit(kept, rough, theta0=fit.result.coef)
@@ -138,37 +131,36 @@ class _Fits:
             fit = following
         return fit
 
-    def starts(self):
+    def starts(self) -> Iterator[np.ndarray]:
         """Samples to fit first: all; all but extreme targets; all but extreme rows; random halves."""
         yield self.everyone
-        y = np.asarray(self.y)
-        if y.ndim == 1 and y.dtype.kind == "f":
-            yield self._without(np.abs(y - np.median(y[self.counted])))
+        y = self.data.y
+        if y.ndim == 1:
+            yield self._without(np.abs(y - np.median(y[self.everyone])))
         yield self._without(self._row_lengths())
-        members = np.flatnonzero(self.counted)
-        for _ in range(_RANDOM_STARTS.get(self.effort, 8)):
-            kept = np.zeros_like(self.counted)
+        members = np.flatnonzero(self.everyone)
+        for _ in range(_RANDOM_STARTS.get(self.settings.options.get("effort", "medium"), 8)):
+            kept = np.zeros_like(self.everyone)
             kept[self.rng.permutation(members)[: max(2, (members.size + 1) // 2)]] = True
             if self._usable(kept):
                 yield kept
 
-    def _usable(self, kept):
-        """Whether the loss can be fitted to these samples at all: some need two classes, or an event."""
+    def _usable(self, kept) -> bool:
+        """Whether the loss can be fitted to these samples: some losses need two classes, or an event."""
         try:
-            loss = get_loss(self.arguments["loss"])
-            loss.check_target(np.asarray(self.y, dtype=float)[kept])
-        except (TypeError, ValueError):
+            self.settings.loss.check_target(self.data.y[kept])
+        except ValueError:
             return False
         return True
 
     def _without(self, distance):
-        """All samples but those of largest distance; one that the loss cannot do without stays."""
-        distance = np.where(self.counted, distance, 0.0)
-        kept = self.counted.copy()
+        """All samples except those with the largest distance; a sample that the loss needs is kept."""
+        distance = np.where(self.everyone, distance, 0.0)
+        kept = self.everyone.copy()
         kept[largest(distance, self.count)] = False
         if self._usable(kept):
             return kept
-        kept, left = self.counted.copy(), self.count
+        kept, left = self.everyone.copy(), self.count
         for i in np.argsort(-distance, kind="stable"):
             if left and kept[i]:
                 kept[i] = False
@@ -177,8 +169,8 @@ class _Fits:
         return kept
 
     def _row_lengths(self):
-        """Squared lengths of the rows of X, columns on a scale that outliers do not set."""
-        X = self.X
+        """Squared lengths of the rows of X, with columns on a scale that outliers do not affect."""
+        X = self.data.X
         if sp.issparse(X):
             squares = X.multiply(X)
             mean = np.asarray(squares.mean(axis=0)).ravel()
@@ -191,8 +183,3 @@ class _Fits:
             spread = np.where(spread > 0, spread, np.maximum(size.max(axis=0), 1e-300))
             total += np.minimum((size / spread) ** 2, 1e6).sum(axis=1)
         return total
-
-
-def task_target(task: Task) -> np.ndarray:
-    """The target as the user gave it, centring taken back."""
-    return task.problem.y + task.centre if np.any(task.centre) else task.problem.y

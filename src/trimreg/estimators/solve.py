@@ -1,84 +1,84 @@
-"""The functional entry point: data in, :class:`~trimreg.solvers.SolverResult` out."""
+"""The functional interface: data in, :class:`~trimreg.solvers.SolverResult` out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from ..losses import get_loss
-from ..solvers import SolverResult
-from . import validation as check
-from .robust import solve_without_outliers
-from .task import Task, prepare, solve_task
+from numpy.typing import ArrayLike
+
+from ..solvers import SolverResult, Step
+from .task import Settings, check_data, minimize, set_up
 
 
 def solve(
-    X,
-    y,
+    X: Any,
+    y: Any,
     *,
-    loss="quadratic",
-    penalty,
-    alpha,
-    solver="mm",
-    fit_intercept=False,
-    standardize=False,
-    sample_weight=None,
-    theta0=None,
-    tol=1e-6,
-    max_iter=None,
-    random_state=None,
-    positive=False,
-    n_outliers=0,
-    callback=None,
-    **solver_options,
+    loss: Any = "quadratic",
+    penalty: Any,
+    alpha: float | str,
+    solver: str = "mm",
+    fit_intercept: bool = False,
+    standardize: bool = False,
+    sample_weight: ArrayLike | None = None,
+    theta0: ArrayLike | None = None,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    random_state: Any = None,
+    positive: bool = False,
+    n_outliers: int | float = 0,
+    callback: Callable[[Step], Any] | None = None,
+    **solver_options: Any,
 ) -> SolverResult:
-    r"""Minimize a loss with a penalty.
+    r"""Minimize a loss plus a penalty.
 
     .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b) + P_\alpha(\theta),
               \qquad d_i = \text{sample weight} / \text{their sum},
 
-    where z are the rows of X, each column divided by its deviation if ``standardize``.
+    where z are the rows of X, with every column divided by its deviation if ``standardize``.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_samples, n_features)
-        float32 stays float32; C or Fortran order, read-only arrays and memory maps are used in place. Or a
-        matrix that stays on disk (:class:`~trimreg.OnDisk`), on a cluster (a Dask array or DataFrame) or on a
-        GPU (a torch tensor, a CuPy or JAX array).
-    y : array-like of shape (n_samples,), or (n_samples, n_columns) for losses of a matrix
+        float32 stays float32. C and Fortran order, read-only arrays and memory maps are used in place. X may
+        also stay on disk (:class:`~trimreg.OnDisk`), on a cluster (a Dask array or DataFrame) or on a GPU (a
+        torch tensor, a CuPy or JAX array).
+    y : array-like of shape (n_samples,), or (n_samples, n_columns) for losses of several columns
     loss : str or loss object
-        See :mod:`trimreg.losses`. With several outputs (multinomial, multi-task) ``coef`` is (n_outputs,
-        n_features), and the coefficients of a feature are penalized together.
+        See :mod:`trimreg.losses`. With several outputs (multinomial, multi-task) ``coef`` has shape
+        (n_outputs, n_features), and all coefficients of a feature are penalized together.
     penalty : str or penalty object
         ``TrimmedL1(h)``, ``L1()``, ``MCP(gamma)``, ``SCAD(gamma)``, ``SLOPE()``, or a name in
         ``trimreg.penalties.PENALTIES``. With ``groups=`` whole groups of features are penalized.
     alpha : float or "exact"
-        ``"exact"`` (trimmed penalty) is just over the exact-penalty threshold: then at most h coefficients
-        (or groups) are nonzero, whatever the solver and also if it is cut short.
-    solver : {"mm", "bcd", "dc", "prox"}
-        The default solver; the paper's Algorithm 1; the DC baseline; proximal gradient.
+        ``"exact"`` (for the trimmed penalty) is just over the exact-penalty threshold: at most h coefficients
+        (or groups) are nonzero, with any solver and also if it stops early.
+    solver : str
+        A name in ``trimreg.solvers.SOLVERS``: ``"mm"`` is the default, ``"bcd"`` the paper's Algorithm 1, and
+        the others are there to compare with.
     fit_intercept, standardize : bool
     sample_weight : array-like of shape (n_samples,), optional
     theta0 : array-like of shape (n_features,), optional
         Coefficients to start from, in the units of X.
     tol : float
         ``"mm"`` stops when no optimality condition is violated by more than ``tol`` times the largest
-        gradient at 0 (at the null model if the loss is not quadratic; columns scaled to norm one); the others
-        when ``sqrt(T)`` is below it.
+        gradient at 0 (for losses other than least squares, at the null model), for columns scaled to norm
+        one. The other solvers stop when ``sqrt(T)`` is below it.
     max_iter : int, optional
-        Steps; by default 1,000 for ``"mm"`` and 20,000 for the others.
+        The largest number of steps: by default 1,000 for ``"mm"`` and 20,000 for the others.
     random_state : int, Generator or RandomState, optional
-        Seed of the kicks of ``"mm"``; None is the seed 0.
+        Seed of the random kicks of ``"mm"``; None is the seed 0.
     positive : bool
-        Whether to require coefficients that are not negative.
+        Whether to allow nonnegative coefficients only.
     n_outliers : int, or float in (0, 1)
-        How many samples (or which fraction of them) to leave out: those of largest loss at the solution,
-        ``result.outliers``. See :mod:`trimreg.estimators.robust`.
+        The number (or fraction) of samples to leave out: those with the largest loss at the solution, listed
+        in ``result.outliers``. See :mod:`trimreg.estimators.robust`.
     callback : callable, optional
         Called with every :class:`~trimreg.solvers.Step`; return True to stop.
     **solver_options
-        ``effort`` ("low", "medium", "high") for ``"mm"``; ``w0``, ``eta``, ``tau``,
-        ``record_stationarity`` for ``"bcd"``; ``eta``, ``ties`` for ``"dc"``; ``eta``, ``accelerate`` for
-        ``"prox"``.
+        Options of the solver, such as ``effort`` ("low", "medium", "high") for ``"mm"``. They are listed in
+        ``trimreg.solvers.get_solver(name).options``.
 
     Returns
     -------
@@ -86,11 +86,11 @@ def solve(
 
     Notes
     -----
-    Ctrl-C ends the solver after its first step: the best point so far is returned, with ``converged=False``,
-    a message that begins with "interrupted", and a ``ConvergenceWarning``. Estimators do the same. Before
-    the first step, and in fits that are part of a search or a resampling, Ctrl-C is a ``KeyboardInterrupt``
-    as usual, and an estimator stays as it was. So is a second Ctrl-C within two seconds: it stops loops over
-    fits that the library does not know of, such as scikit-learn's ``GridSearchCV``.
+    Ctrl-C stops the solver: the best point so far is returned with
+    ``converged=False``, a message that begins with "interrupted", and a ``ConvergenceWarning``. Estimators do
+    the same. Before the first step is done, and in fits that are part of a search or a resampling, Ctrl-C
+    raises ``KeyboardInterrupt`` as usual, and an estimator keeps its earlier state. So does a second Ctrl-C
+    within two seconds: it stops loops over fits outside the library, such as scikit-learn's ``GridSearchCV``.
 
     Examples
     --------
@@ -103,62 +103,32 @@ def solve(
     >>> np.flatnonzero(result.coef), result.coef[[4, 7]].round(1), result.swap_optimal
     (array([4, 7]), array([ 3., -2.]), True)
     """
-    return solve_with_task(
-        X, y, loss=loss, penalty=penalty, alpha=alpha, solver=solver, fit_intercept=fit_intercept,
-        standardize=standardize, sample_weight=sample_weight, theta0=theta0, tol=tol, max_iter=max_iter,
-        random_state=random_state, positive=positive, n_outliers=n_outliers, callback=callback,
-        **solver_options,
-    )[0]  # fmt: skip
-
-
-def solve_with_task(
-    X, y, *, loss="quadratic", penalty, alpha, solver="mm", fit_intercept=False, standardize=False,
-    sample_weight=None, theta0=None, tol=1e-6, max_iter=None, random_state=None, positive=False, n_outliers=0,
-    callback=None, **solver_options,
-) -> tuple[SolverResult, Task]:  # fmt: skip
-    """:func:`solve`, and the problem in the solver's coordinates that its result is the solution of.
-
-    Samples that were left out have weight 0 there, and columns may be on another scale.
-    """
-    arguments = {
-        "loss": loss, "penalty": penalty, "alpha": alpha, "solver": solver, "fit_intercept": fit_intercept,
-        "standardize": standardize, "sample_weight": sample_weight, "theta0": theta0, "tol": tol,
-        "max_iter": max_iter, "random_state": random_state, "positive": positive, "options": solver_options,
-    }  # fmt: skip
-    if check.is_zero(n_outliers):
-        task = prepare(X, y, **arguments)
-        return solve_task(task, callback), task
-    X = check.check_near(X, "n_outliers", "leave n_outliers at 0")
-    X = check.check_matrix(X)  # here and not at every fit
-    y = check.check_target(y, X.shape[0], matrix=get_loss(loss).matrix_target)
-    result = solve_without_outliers(X, y, n_outliers, callback, **arguments)
-    kept = check.check_sample_weight(sample_weight, X.shape[0])
-    kept[result.outliers] = 0.0
-    return result, prepare(X, y, **arguments | {"sample_weight": kept})
+    settings = Settings.of(locals(), options=solver_options)
+    return minimize(check_data(X, y, sample_weight, settings), settings, theta0, callback)[0]
 
 
 def steps(
-    X,
-    y,
+    X: Any,
+    y: Any,
     *,
-    loss="quadratic",
-    penalty,
-    alpha,
-    solver="mm",
-    fit_intercept=False,
-    standardize=False,
-    sample_weight=None,
-    theta0=None,
-    tol=1e-6,
-    random_state=None,
-    positive=False,
-    **solver_options,
+    loss: Any = "quadratic",
+    penalty: Any,
+    alpha: float | str,
+    solver: str = "mm",
+    fit_intercept: bool = False,
+    standardize: bool = False,
+    sample_weight: ArrayLike | None = None,
+    theta0: ArrayLike | None = None,
+    tol: float = 1e-6,
+    random_state: Any = None,
+    positive: bool = False,
+    **solver_options: Any,
 ) -> Iterator[SolverResult]:
-    """The steps of :func:`solve`, one at a time: a generator of results as they stand.
+    """Yield the result of :func:`solve` after each of its steps.
 
-    Takes the arguments of :func:`solve` but ``max_iter`` and ``callback``: the caller decides when to stop.
-    The stationarity of a result is computed for every step. A step may have more than h nonzeros, also with
-    ``alpha="exact"``.
+    Takes the arguments of :func:`solve` except ``max_iter``, ``n_outliers`` and ``callback``: the caller
+    decides when to stop. Stationarity is computed at every step. A step may have more than h nonzeros, even
+    with ``alpha="exact"``.
 
     Examples
     --------
@@ -170,11 +140,8 @@ def steps(
     >>> second.objective < first.objective
     True
     """
-    task = prepare(
-        X, y, loss=loss, penalty=penalty, alpha=alpha, solver=solver, fit_intercept=fit_intercept,
-        standardize=standardize, sample_weight=sample_weight, theta0=theta0, tol=tol, max_iter=None,
-        random_state=random_state, positive=positive, options=solver_options,
-    )  # fmt: skip
+    settings = Settings.of(locals(), options=solver_options)
+    task = set_up(check_data(X, y, sample_weight, settings), settings, theta0)
     return (
         task.result(step, count, {"objective": [float(step.objective)]})
         for count, step in enumerate(task.steps(), 1)

@@ -1,21 +1,98 @@
-"""From what a user passes to a problem in the solver's coordinates, and back."""
+"""One fit: its settings and data, checked; its problem in the solver's coordinates; and the way back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
 from ..designs import MultiOutput, WithConstant, as_design
 from ..losses import get_loss
 from ..penalties import get_penalty
-from ..solvers import Problem, SolverResult, SolverSpec, get_solver, run
+from ..solvers import Problem, SolverResult, SolverSpec, Step, get_solver, run
 from . import validation as check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The arguments of :func:`trimreg.solve` other than the data, checked.
+
+    The loss and the penalty are objects here, whatever the user passed. ``dataclasses.replace`` makes
+    variants.
+    """
+
+    loss: Any = "quadratic"
+    penalty: Any
+    alpha: float | str
+    solver: str = "mm"
+    fit_intercept: bool = False
+    standardize: bool = False
+    positive: bool = False
+    n_outliers: int | float = 0
+    tol: float = 1e-6
+    max_iter: int | None = None
+    random_state: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the solver
+
+    def __post_init__(self) -> None:
+        get_solver(self.solver)
+        checked = {
+            "loss": get_loss(self.loss),
+            "penalty": get_penalty(self.penalty),
+            "alpha": check.check_alpha(self.alpha),
+            "tol": check.check_number("tol", self.tol, 0.0, strict=True),
+        }
+        for name in ("fit_intercept", "standardize", "positive"):
+            checked[name] = check.check_flag(name, getattr(self, name))
+        if self.max_iter is not None:
+            check.check_number("max_iter", self.max_iter, 1, integral=True)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any], **more: Any) -> Settings:
+        """Settings from the entries of ``arguments`` that are settings; the others are ignored."""
+        known = {one.name for one in fields(cls)}
+        return cls(**{name: value for name, value in arguments.items() if name in known} | more)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Samples that have been checked: X as a float matrix, y, and sample weights ``d`` that sum to one.
+
+    ``scale`` holds the deviations that ``standardize`` divides the columns by; None takes those of the
+    samples.
+    """
+
+    X: Any
+    y: np.ndarray
+    d: np.ndarray
+    scale: np.ndarray | None = None
+
+    def weighted(self, sample_weight: np.ndarray | None) -> Data:
+        """The same samples with other weights."""
+        return replace(self, d=check.check_sample_weight(sample_weight, self.y.shape[0]))
+
+    def rows(self, index: np.ndarray) -> Data:
+        """A copy of these samples."""
+        return replace(self, X=self.X[index], y=self.y[index]).weighted(self.d[index])
+
+
+def check_data(X: Any, y: Any, sample_weight: Any, settings: Settings) -> Data:
+    """Check the samples for a fit with these settings. X is read here once, and not again."""
+    if not check.is_zero(settings.n_outliers):
+        X = check.check_near(X, "n_outliers", "leave n_outliers at 0")
+    X, loss = check.check_matrix(X), settings.loss
+    y = check.check_target(y, X.shape[0], matrix=loss.matrix_target)
+    loss.check_target(y)
+    return Data(X, y, check.check_sample_weight(sample_weight, X.shape[0]))
 
 
 @dataclass
 class Task:
-    """A checked problem, how to solve it, and the way back to the user's units."""
+    """A problem in the solver's coordinates, how to solve it, and the way back to the units of X."""
 
     problem: Problem
     solver: SolverSpec
@@ -23,44 +100,84 @@ class Task:
     options: dict
     max_iter: int
     dtype: np.dtype
-    centre: float | np.ndarray  # means of y, where centring stands for the intercept
+    y_mean: float | np.ndarray  # what centering subtracts from y, in place of an intercept
     constant: bool  # whether the design ends in a column of ones
     exact: bool  # whether at most h parts may be nonzero
 
-    def steps(self):
+    # -- solving -------------------------------------------------------------------------------------
+
+    def steps(self) -> Iterator[Step]:
+        """The solver's iterations."""
         return self.solver.iterate(self.problem, self.start, **self.options)
 
-    def at_most_h(self, step, at_once=False):
-        """The step, or where MM alone leads from it if it has more nonzeros than ``alpha="exact"`` allows.
+    def solve(self, callback=None) -> SolverResult:
+        """Run the solver to its end."""
+        outcome = run(self.steps(), self.max_iter, callback)
+        step = self.at_most_h(outcome.step, at_once=outcome.interrupted)
+        return self.result(step, outcome.n_iter, outcome.history)
 
-        A run that was cut short may stand at such a point, and Algorithm 1 may end at one: with
-        fractional weights it can be stationary, though it is no local minimum. ``at_once``, after an
-        interrupt, keeps the h largest parts of the step instead.
+    def at_most_h(self, step: Step, at_once: bool = False) -> Step:
+        """The step; if it has more nonzeros than ``alpha="exact"`` allows, the point that MM reaches from it.
+
+        A run that was cut short may end at a point with more nonzeros. So may Algorithm 1: with fractional
+        weights a point can be stationary without being a local minimum. With ``at_once``, after an interrupt,
+        the h largest parts are kept and nothing is solved.
         """
         problem, norm = self.problem, self.problem.penalty.norm
-        if not self.exact or self.n_penalizable(step.theta) <= problem.penalty.n_free:
+        if not self.exact or self._n_penalizable(step.theta) <= problem.penalty.n_free:
             return step
+        theta, message = step.theta, step.message
         if at_once:
-            weights = problem.weights(step.theta, np.zeros_like(step.theta))
-            theta = np.where(norm.spread(weights > 0), 0.0, step.theta)
-            return replace(step, theta=theta, weights=weights, objective=problem.objective(theta))
-        *_, end = get_solver("mm").iterate(problem, step.theta, tol=self.options["tol"], effort="low")
-        theta = np.where(norm.spread(end.weights > 0), 0.0, end.theta)
-        message = f"{step.message}; finished by MM, for there were more than h nonzeros"
+            weights = problem.weights(theta, np.zeros_like(theta))
+        else:
+            *_, end = get_solver("mm").iterate(problem, theta, tol=self.options["tol"], effort="low")
+            theta, weights = end.theta, end.weights
+            message += "; finished by MM, for there were more than h nonzeros"
+        theta = np.where(norm.spread(weights > 0), 0.0, theta)
         return replace(
-            step, theta=theta, weights=end.weights, objective=problem.objective(theta), message=message
+            step, theta=theta, weights=weights, objective=problem.objective(theta), message=message
         )
 
-    def n_penalizable(self, theta) -> int:
-        """The number of nonzero parts, those that are never penalized not counted."""
+    def _n_penalizable(self, theta) -> int:
+        """The number of nonzero parts, not counting those that are never penalized."""
         penalty = self.problem.penalty
         return np.count_nonzero(penalty.norm.lengths(theta)[penalty.levels(1.0) > 0])
 
-    def result(self, step, n_iter, history, certify=True) -> SolverResult:
-        """The step in the user's units; its stationarity, a pass over X, is NaN unless certified."""
+    # -- units ---------------------------------------------------------------------------------------
+
+    def in_units(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
+        """The coefficients and the intercept in the units of X."""
+        coef, intercept = self.problem.design.original_units(theta)
+        return coef, intercept + self.y_mean if self.problem.loss.sees_constants else 0.0
+
+    def coordinates(self, coef: np.ndarray, intercept: Any = None) -> np.ndarray:
+        """The inverse of :meth:`in_units`. Without an intercept, that of the null model is used."""
+        scale, problem = self.features.inverse_scale, self.problem
+        coef = np.asarray(coef, dtype=float)
+        theta = np.divide(coef, scale, out=np.zeros_like(coef), where=scale > 0).T.ravel()
+        if not self.constant:
+            return theta
+        outputs = problem.loss.n_outputs
+        if intercept is None:
+            constant = np.broadcast_to(problem.loss.null_predictor(problem.y, problem.d), outputs)
+        else:  # less what centering moved into it
+            constant = intercept - problem.design.original_units(np.append(theta, np.zeros(outputs)))[1]
+        return np.append(theta, constant)
+
+    @property
+    def features(self):
+        """The design of the features alone, without the constant column and the outputs around it."""
+        design = self.problem.design
+        while hasattr(design, "inner"):
+            design = design.inner
+        return design
+
+    # -- results -------------------------------------------------------------------------------------
+
+    def result(self, step: Step, n_iter: int, history: dict, certify: bool = True) -> SolverResult:
+        """The step in the units of X. Its stationarity, a pass over X, is NaN unless ``certify``."""
+        coef, intercept = self.in_units(step.theta)
         outputs = self.problem.loss.n_outputs
-        coef, intercept = self.problem.design.original_units(step.theta)
-        intercept = intercept + self.centre if self.problem.loss.sees_constants else 0.0
         parts, kept = (slice(None, -1), slice(None, -outputs)) if self.constant else (slice(None),) * 2
         return SolverResult(
             coef=coef.astype(self.dtype) + self.dtype.type(0),  # no -0.0
@@ -77,20 +194,14 @@ class Task:
             alpha=self.problem.alpha,
         )
 
-    def stationarity(self, step) -> float:
-        """T at the step, from the data and not from what the solver believes."""
+    def stationarity(self, step: Step) -> float:
+        """The paper's T at a step, recomputed from the data."""
         return self._stationarity(step.theta, step.weights)
 
     def stationarity_of(self, result: SolverResult) -> float:
-        """T of a result in the user's units, of another run of the same problem perhaps."""
-        design, outputs = self.problem.design, self.problem.loss.n_outputs
-        while hasattr(design, "inner"):
-            design = design.inner
-        theta, weights = _in_scale(np.asarray(result.coef, dtype=float), design.inverse_scale), result.weights
-        if self.constant:
-            moved = self.problem.design.original_units(np.append(theta, np.zeros(outputs)))[1]  # by centring
-            theta, weights = np.append(theta, result.intercept - moved), np.append(weights, 0.0)
-        return self._stationarity(theta, weights)
+        """T of a result in the units of X, perhaps from another run of the same problem."""
+        theta = self.coordinates(result.coef, result.intercept)
+        return self._stationarity(theta, np.append(result.weights, 0.0) if self.constant else result.weights)
 
     def _stationarity(self, theta, weights):
         problem = self.problem
@@ -98,86 +209,53 @@ class Task:
         return problem.penalty.stationarity(theta, weights, gradient, problem.alpha, problem.positive)
 
 
-def solve_task(task: Task, callback=None) -> SolverResult:
-    """Run the task's solver to its end."""
-    outcome = run(task.steps(), task.max_iter, callback)
-    step = task.at_most_h(outcome.step, at_once=outcome.interrupted)
-    return task.result(step, outcome.n_iter, outcome.history)
-
-
-def prepare(
-    X, y, *, loss, penalty, alpha, solver="mm", fit_intercept=False, standardize=False, sample_weight=None,
-    theta0=None, tol=1e-6, max_iter=None, random_state=None, positive=False, options=None,
-) -> Task:  # fmt: skip
-    """Check every argument of :func:`trimreg.solve`, then set up its problem.
-
-    ``standardize`` may also be the deviations to divide the columns by.
-    """
-    options = {} if options is None else options
-    spec = get_solver(solver)
-    loss, penalty = get_loss(loss), get_penalty(penalty)
-    alpha = check.check_alpha(alpha)
-    fit_intercept = check.check_flag("fit_intercept", fit_intercept)
-    if not isinstance(standardize, np.ndarray):
-        standardize = check.check_flag("standardize", standardize)
-    positive = check.check_flag("positive", positive)
-    tol = check.check_number("tol", tol, 0.0, strict=True)
-    max_iter = (
-        spec.max_iter if max_iter is None else check.check_number("max_iter", max_iter, 1, integral=True)
-    )
-    rng = check.check_random_state(random_state)
-    X = check.check_matrix(X)
-    n, p = X.shape
-    y = check.check_target(y, n, matrix=loss.matrix_target)
-    loss.check_target(y)
-    d = check.check_sample_weight(sample_weight, n)
-    loss = loss.bound(y, d)
-    if hasattr(X, "with_room_for"):  # a far matrix with a budget, of which the vectors of the fit are a part
+def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
+    """The task of fitting checked data with these settings, from the coefficients ``theta0`` if given."""
+    spec, positive, alpha = get_solver(settings.solver), settings.positive, settings.alpha
+    rng = check.check_random_state(settings.random_state)
+    X, y, d = data.X, data.y, data.d
+    p = X.shape[1]
+    loss = settings.loss.bound(y, d)
+    if hasattr(X, "with_room_for"):  # its budget of memory is also for the vectors of the fit
         X = X.with_room_for(loss)
-    fit_intercept = fit_intercept and loss.sees_constants
-    penalty = penalty.bind(p, loss.n_outputs)
-    check.check_options(spec, options, penalty, positive)
+    fit_intercept = settings.fit_intercept and loss.sees_constants
+    penalty = settings.penalty.bind(p, loss.n_outputs)
+    check.check_options(spec, settings.options, penalty, positive)
     if alpha == "exact":
         check.check_exact(loss, penalty, y, d)
     theta0 = check.check_start(theta0, p, loss.n_outputs if loss.multi_output else None)
 
-    centring = fit_intercept and loss.constant_curvature
-    constant = fit_intercept and not centring
-    # A loss that does not see constants loses nothing by centring, and deviations are what scales are for.
-    design = as_design(X, d, center=fit_intercept or not loss.sees_constants, scale=standardize)
-    start = None if theta0 is None else _in_scale(theta0, design.inverse_scale)
-    target, centre = _centred(y, d) if centring else (y, 0.0)
+    centering = fit_intercept and loss.constant_curvature
+    constant = fit_intercept and not centering
+    scale = settings.standardize if data.scale is None else data.scale
+    # A loss that does not see constants loses nothing by centering, and columns are scaled by deviations.
+    design = as_design(X, d, center=fit_intercept or not loss.sees_constants, scale=scale)
+    target, y_mean = _centered(y, d) if centering else (y, 0.0)
     if constant:
         design, penalty = WithConstant(design), penalty.extended(loss.n_outputs)
         positive = np.append(np.full(p, True), False) if positive else False
-        if start is not None:
-            intercept = np.broadcast_to(loss.null_predictor(y, d), loss.n_outputs)
-            start = np.append(start, intercept)
     if loss.multi_output:
         design = MultiOutput(design, loss.n_outputs)
     problem = Problem(design, loss, target, d, penalty, 0.0, positive)
-    return Task(
-        problem=problem.at(_alpha(problem, alpha)),
+    if alpha == "exact":
+        # Just over the threshold. If that is 0 (y or X without variation), any positive number will do.
+        alpha = problem.exact_threshold() * (1 + 1e-6) or 1.0
+    task = Task(
+        problem=problem.at(alpha),
         solver=spec,
-        start=start,
-        options={"tol": tol, "rng": rng, **options},
-        max_iter=max_iter,
+        start=None,
+        options={"tol": settings.tol, "rng": rng, **settings.options},
+        max_iter=spec.max_iter if settings.max_iter is None else settings.max_iter,
         dtype=X.dtype,
-        centre=centre,
+        y_mean=y_mean,
         constant=constant,
-        exact=alpha == "exact",
+        exact=settings.alpha == "exact",
     )
+    return task if theta0 is None else replace(task, start=task.coordinates(theta0))
 
 
-def _in_scale(coef, inverse_scale):
-    """Coefficients in the units of X as theta, one after another: outputs within features."""
-    start = np.zeros(coef.shape)
-    np.divide(coef, inverse_scale, out=start, where=inverse_scale > 0)
-    return start.T.ravel()
-
-
-def _centred(y, d):
-    """``y`` less its mean, and the mean; exact zeros where y is constant but for rounding of its mean."""
+def _centered(y, d):
+    """``y`` less its mean, and the mean. A y that is constant up to rounding becomes exact zeros."""
     mean = d @ y
     mean = mean + d @ (y - mean)
     target = y - mean
@@ -185,9 +263,22 @@ def _centred(y, d):
     return np.where(spread <= 10 * np.finfo(float).eps * np.abs(mean), 0.0, target), mean
 
 
-def _alpha(problem: Problem, alpha) -> float:
-    """The number that ``alpha`` stands for."""
-    if alpha != "exact":
-        return alpha
-    # Just over the threshold. Where it is 0 (y or X without variation) any positive number will do.
-    return problem.exact_threshold() * (1 + 1e-6) or 1.0
+def minimize(
+    data: Data, settings: Settings, theta0: Any = None, callback: Any = None
+) -> tuple[SolverResult, Task]:
+    """Fit checked data, and return the result with the task that it solves.
+
+    In that task the samples left out as outliers have weight 0, and columns may have another scale.
+    """
+    if not check.is_zero(settings.n_outliers):
+        from .robust import minimize_without_outliers
+
+        return minimize_without_outliers(data, settings, theta0, callback)
+    task = set_up(data, settings, theta0)
+    return task.solve(callback), task
+
+
+def prepare(X: Any, y: Any, *, sample_weight: Any = None, theta0: Any = None, **settings: Any) -> Task:
+    """The task of a fit from unchecked data; ``settings`` are the fields of :class:`Settings`."""
+    checked = Settings(**settings)
+    return set_up(check_data(X, y, sample_weight, checked), checked, theta0)

@@ -284,15 +284,15 @@ def _problem(model, X, y):
         return None
     target, weight = model._target(y, None)
     given = model.get_params(deep=False)
-    arguments = model._problem_arguments() if hasattr(model, "hs_") else model._arguments()
+    settings = model._settings()
     return {
         "X": X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else X,
         "y": np.asarray(target),
         "coef": model.result_.coef,
         "intercept": model.result_.intercept,
-        "penalty": _with_h(arguments["penalty"], model._facts["h"]),
+        "penalty": _with_h(settings.penalty, model._facts["h"]),
         "alpha": model.alpha_,
-        "loss": arguments["loss"],
+        "loss": settings.loss,
         "sample_weight": weight,
         **{name: given.get(name, False) for name in ("fit_intercept", "standardize", "positive")},
     }

@@ -105,8 +105,7 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
     ):
         self._store(locals())
 
-    def _loss(self):
-        return "quadratic"
+    _loss = "quadratic"
 
     @property
     def mse_path_(self):
@@ -228,6 +227,7 @@ class MEstimatorCV(Regressor, SurfaceCV):
         tags.target_tags.positive_only = getattr(loss, "positive_target", False)
         return tags
 
+    @property
     def _loss(self):
         return self.loss
 

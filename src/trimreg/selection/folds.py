@@ -120,8 +120,7 @@ def _training_task(search, weights) -> Task:
 
 def in_units(task: Task, step):
     """The coefficients and the intercept of a step in the units of X."""
-    coef, intercept = task.problem.design.original_units(step.theta)
-    return coef, intercept + task.centre if task.problem.loss.sees_constants else 0.0
+    return task.in_units(step.theta)
 
 
 def _fold_gram(search, task, times, test):

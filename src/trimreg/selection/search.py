@@ -16,8 +16,7 @@ from ..designs.convert import is_foreign, tied, to_host
 from ..diagnostics import stationarity
 from ..estimators import validation as check
 from ..estimators.models.base import LinearEstimator, groups_of
-from ..estimators.solve import solve_with_task
-from ..estimators.task import prepare
+from ..estimators.task import Settings, check_data, minimize, prepare
 from ..losses import get_loss
 from ..penalties import TrimmedL1
 from ..solvers import EFFORTS
@@ -126,12 +125,15 @@ class SurfaceCV(LinearEstimator):
             seed = int(check.check_random_state(seed).integers(2**31))
         given = {name: getattr(self, name) for name in names}
         return {
-            "loss": self._loss(),
+            "loss": self._loss,
             "penalty": self._penalty(0),
             "alpha": 0.0,
             "random_state": seed,
             **given,
         }
+
+    def _settings(self):
+        return Settings(**self._problem_arguments())
 
     def _penalty(self, h):
         return TrimmedL1(h, self.penalty_factor, groups=self.groups, q=self.q)
@@ -207,9 +209,8 @@ class SurfaceCV(LinearEstimator):
         i, j = self.best_index_
         cell = self.path_.results[i][j]
         final = arguments | {"penalty": self._penalty(self.h_), "alpha": self.chosen_alpha_}
-        result, task = solve_with_task(
-            X, target, sample_weight=weights, theta0=cell.coef, effort=self.effort, **final
-        )
+        settings = Settings(**final, options={"effort": self.effort})
+        result, task = minimize(check_data(X, target, weights, settings), settings, cell.coef)
         chosen = _settled(cell, result, self.tol * self.path_.objectives.max())
         if np.isnan(chosen.stationarity):  # cells of a path are not certified one by one
             chosen = replace(chosen, stationarity=self._stationarity(X, target, weights, final, chosen, task))

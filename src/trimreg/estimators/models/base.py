@@ -7,14 +7,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ...designs.convert import is_foreign, to_host
-from ...losses import get_loss
 from ...penalties import TrimmedL1
 from ...penalties.norms import partition
 from ...solvers import EFFORTS
 from .. import validation as check
 from ..order import fit_details
-from ..solve import solve_with_task
 from ..summary import Summary, fit_facts, summarize
+from ..task import Data, Settings, check_data, minimize
 
 
 class Regressor(RegressorMixin):
@@ -65,8 +64,8 @@ class LinearEstimator(BaseEstimator):
 
     # -- what a subclass says ---------------------------------------------------------------------
 
-    def _arguments(self) -> dict:
-        """The arguments of :func:`solve` that the constructor's parameters stand for."""
+    def _settings(self) -> Settings:
+        """The settings of :func:`solve` that the constructor's parameters stand for."""
         raise NotImplementedError
 
     def _target(self, y, sample_weight):
@@ -106,9 +105,9 @@ class LinearEstimator(BaseEstimator):
             X = X if hasattr(X, "shape") else check.check_real("X", X)
             check.check_features(self, X)  # names and number; solve checks the rest
             y, sample_weight = self._target(to_host(y), to_host(sample_weight))
-            arguments = self._arguments()
-            start = self._start(arguments["loss"], y)
-            self._take(*solve_with_task(X, y, sample_weight=sample_weight, theta0=start, **arguments))
+            settings = self._settings()
+            data = check_data(X, y, sample_weight, settings)
+            self._take(*minimize(data, settings, self._start(data, settings)))
         return self
 
     def _take(self, result, task) -> None:
@@ -134,19 +133,13 @@ class LinearEstimator(BaseEstimator):
         }
         self._keep(task, details)
 
-    def _start(self, loss, y):
+    def _start(self, data: Data, settings: Settings) -> np.ndarray | None:
         """The coefficients of the last fit, if a warm start is asked for and they fit the data."""
-        start = self.result_.coef if self.warm_start and hasattr(self, "result_") else None
-        if start is None or start.shape[-1] != self.n_features_in_:
+        if not self.warm_start or not hasattr(self, "result_"):
             return None
-        loss = get_loss(loss)
-        if not loss.multi_output:
-            return start if start.ndim == 1 else None
-        try:
-            outputs = loss.bound(np.asarray(y, dtype=float), None).n_outputs
-        except (TypeError, ValueError, IndexError):
-            return None  # a target that is about to be refused
-        return start if start.shape == (outputs, self.n_features_in_) else None
+        start, loss = self.result_.coef, settings.loss
+        outputs = (loss.bound(data.y, data.d).n_outputs,) if loss.multi_output else ()
+        return start if start.shape == (*outputs, self.n_features_in_) else None
 
     # -- predictions ---------------------------------------------------------------------------------
 
@@ -253,18 +246,12 @@ class TrimmedEstimator(LinearEstimator):
         for name in self._get_param_names():
             setattr(self, name, parameters[name])
 
-    def _loss(self):
-        """The loss, or its name."""
-        raise NotImplementedError
-
-    def _arguments(self):
+    def _settings(self):
         check.check_choice("effort", self.effort, EFFORTS)
         given = self.get_params(deep=False)
-        arguments = {name: given[name] for name in _SOLVE if name in given}
-        if self.solver == "mm":
-            arguments["effort"] = self.effort
         penalty = TrimmedL1(self.h, self.penalty_factor, groups=self.groups, q=given.get("q", 2))
-        return {"loss": self._loss(), "penalty": penalty, **arguments}
+        options = {"effort": self.effort} if self.solver == "mm" else {}
+        return Settings.of(given, loss=self._loss, penalty=penalty, options=options)
 
 
 def groups_of(penalty, n_features: int):
@@ -285,10 +272,3 @@ def groups_of(penalty, n_features: int):
     label, names = partition(groups, n_features), list(groups)
     are_lists = np.iterable(names[0]) and not isinstance(names[0], (str, bytes))
     return label, label.tolist() if are_lists else names
-
-
-#: Parameters that are arguments of :func:`solve` as they are.
-_SOLVE = (
-    "alpha", "solver", "fit_intercept", "standardize", "positive", "n_outliers", "tol", "max_iter",
-    "random_state",
-)  # fmt: skip

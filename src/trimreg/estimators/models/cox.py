@@ -98,6 +98,7 @@ class TrimmedCoxRegressor(TrimmedEstimator):
     def _target(self, y, sample_weight):
         return times_and_events(y), sample_weight
 
+    @property
     def _loss(self):
         check.check_choice("ties", self.ties, ("efron", "breslow"))
         return Cox(self.ties)

@@ -15,6 +15,7 @@ class _LogLinkRegressor(Regressor, TrimmedEstimator):
 
     _kind: type
 
+    @property
     def _loss(self):
         return self._kind()
 
@@ -202,6 +203,7 @@ class TrimmedHuberRegressor(Regressor, TrimmedEstimator):
     ):
         self._store(locals())
 
+    @property
     def _loss(self):
         check.check_number("epsilon", self.epsilon, 0.0, strict=True)
         if self.scale is not None:

@@ -71,8 +71,7 @@ class TrimmedGroupLasso(Regressor, TrimmedEstimator):
     ):
         self._store(locals())
 
-    def _loss(self):
-        return "quadratic"
+    _loss = "quadratic"
 
     def _keep(self, task, details):
         self.groups_ = np.arange(self.n_features_in_) if self._groups is None else self._groups

@@ -101,6 +101,7 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
         plain = sample_weight is None and self.class_weight is None
         return codes.astype(float), None if plain else weights
 
+    @property
     def _loss(self):
         return Multinomial(self.classes_.size) if self.classes_.size > 2 else Logistic()
 

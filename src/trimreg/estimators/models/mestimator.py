@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...losses import get_loss
+from ..task import Settings
 from .base import LinearEstimator, Regressor
 
 
@@ -87,19 +88,15 @@ class MEstimator(Regressor, LinearEstimator):
         self.random_state = random_state
         self.solver_options = solver_options
 
-    def _arguments(self):
-        names = (
-            "loss", "penalty", "alpha", "solver", "fit_intercept", "standardize", "positive",
-            "n_outliers", "tol", "max_iter", "random_state",
-        )  # fmt: skip
+    def _settings(self):
         options = {} if self.solver_options is None else self.solver_options
-        taken = (*names, "theta0", "sample_weight")
-        if not isinstance(options, Mapping) or any(name in taken for name in options):
+        taken = {*self.get_params(deep=False), "theta0", "sample_weight", "callback"}
+        if not isinstance(options, Mapping) or not taken.isdisjoint(options):
             raise ValueError(
-                f"solver_options must be a dict of further arguments of solve, none of {', '.join(taken)}; "
-                f"got {options!r}"
+                "solver_options must be a dict of options of the solver, none of which is a parameter of "
+                f"MEstimator or of fit; got {options!r}"
             )
-        return {name: getattr(self, name) for name in names} | dict(options)
+        return Settings.of(self.get_params(deep=False), options=dict(options))
 
     def _mean(self, eta):
         return get_loss(self.loss).inverse_link(eta)

@@ -65,5 +65,4 @@ class MultiTaskTrimmedLasso(Regressor, TrimmedEstimator):
         tags.target_tags.single_output = False
         return tags
 
-    def _loss(self):
-        return "multitask"
+    _loss = "multitask"

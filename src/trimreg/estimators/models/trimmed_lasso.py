@@ -102,5 +102,4 @@ class TrimmedLasso(Regressor, TrimmedEstimator):
     (True, True)
     """
 
-    def _loss(self):
-        return "quadratic"
+    _loss = "quadratic"

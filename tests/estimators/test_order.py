@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trimreg import MEstimator, TrimmedL1, TrimmedLasso, TrimmedLogisticRegression
-from trimreg.estimators import order as entry
+from trimreg.estimators import order
 from trimreg.estimators.order import forward_order, order_by_size
 from trimreg.losses import Cox, Gamma, Huber, Logistic, Multinomial, MultiTaskQuadratic, Poisson, Quadratic
 
@@ -94,7 +94,7 @@ def test_singles_and_parts_are_one_method():
     for _ in range(20):
         H, c = np.cov(rng.standard_normal((7, 12))), rng.standard_normal(7)
         np.testing.assert_array_equal(
-            entry._order_of_singles(H, c), entry._order_of_parts(H, c, np.arange(7))
+            order._order_of_singles(H, c), order._order_of_parts(H, c, np.arange(7))
         )
 
 
@@ -212,7 +212,7 @@ def test_order_of_a_logistic_fit_is_that_of_weighted_least_squares(make):
 
 def test_large_models_are_ordered_by_size(make_data, monkeypatch):
     data = make_data(n=60, p=10, noise=2.0)
-    monkeypatch.setattr(entry, "LARGEST_MODEL", 4)
+    monkeypatch.setattr(order, "LARGEST_MODEL", 4)
     model = TrimmedLasso(h=5).fit(data.X, data.y)
     size = np.abs(model.coef_) * data.X.std(axis=0)
     assert steps_of(model) == [j for j in order_by_size(size) if size[j] > 0]
