@@ -2,30 +2,40 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Byte code is made when a module is first imported: compiling all of every package costs more than the demo.
+OPTIONS := install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+PIP = $(if $(wildcard $(BIN)/pip),$(BIN)/python -m pip,$(PYTHON) -m pip --python $(BIN)/python) $(OPTIONS)
+SHUFFLE = $(if $(SEED),--shuffle $(SEED))
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench mutants clean
 
-$(VENV)/ready: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[plot,test,lint]'
+# The pip of $(PYTHON) can install into the new environment, if it is recent enough; else it gets its own.
+$(BIN)/python:
+	if $(PYTHON) -m pip --python $(PYTHON) --version >/dev/null 2>&1; \
+	then $(PYTHON) -m venv --without-pip $(VENV); else $(PYTHON) -m venv $(VENV); fi
+
+$(VENV)/demo-ready: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[plot]'
 	touch $@
+
+$(VENV)/ready: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[test,lint]'
+	touch $@ $(VENV)/demo-ready
 
 $(VENV)/bench-ready: $(VENV)/ready
 	$(PIP) -e '.[bench]'
 	touch $@
 
-demo: $(VENV)/ready  ## fit a real data set, print the table, draw the pictures
+demo: $(VENV)/demo-ready  ## fit a real data set, print the table, draw the pictures
 	$(BIN)/trimreg demo --out demo-output
 
-test: $(VENV)/ready  ## linters, then every test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -n auto -q
+test: lint  ## linters, then every test; SEED=1 runs the tests in random order
+	$(BIN)/python -m pytest -n auto --dist worksteal -q $(SHUFFLE)
 
-lint: $(VENV)/ready
+lint: $(VENV)/ready  ## style, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 format: $(VENV)/ready
 	$(BIN)/ruff check --fix .
@@ -33,6 +43,9 @@ format: $(VENV)/ready
 
 bench: $(VENV)/bench-ready  ## side by side with skglm, abess, celer; writes benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks
+
+mutants: $(VENV)/ready  ## how many wrong formulas the tests notice
+	$(BIN)/python -m benchmarks.mutants
 
 clean:
 	rm -rf $(VENV) demo-output

@@ -1,0 +1,193 @@
+"""Do the tests notice a wrong formula? ``python -m benchmarks.mutants`` puts one error at a time into the source.
+
+A mutant is a piece of a line and what it is replaced by. It is *killed* if the tests of its room fail. The
+source is copied, so that the working tree stays as it is. A piece must stand exactly once in its room:
+when the code changes, so must this list, or the run ends with an error.
+
+    python -m benchmarks.mutants              # all rooms
+    python -m benchmarks.mutants losses       # some
+    python -m benchmarks.mutants --json killed.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+
+
+class Mutant(NamedTuple):
+    """One error: where (a pattern of file paths below the package), what, and by what it is replaced."""
+
+    where: str
+    piece: str
+    by: str
+
+    @property
+    def room(self) -> str:
+        return self.where.split("/")[0]
+
+    def file(self, source: Path) -> Path:
+        """The one file with the piece; a ValueError unless the piece stands there exactly once."""
+        found = [
+            path
+            for path in sorted(source.rglob("*.py"))
+            if re.search(self.where, str(path.relative_to(source)))
+            for _ in range(path.read_text(encoding="utf-8").count(self.piece))
+        ]
+        if len(found) != 1:
+            raise ValueError(f"{self.piece!r} stands {len(found)} times in {self.where}; mend the list")
+        return found[0]
+
+
+# fmt: off
+MUTANTS = [Mutant(*row) for row in (
+    # penalties: values, weight rules, proxes, projections, norms
+    ("penalties/mcp", "level * size - size**2 / (2 * self.gamma)", "level * size - size**2 / self.gamma"),
+    ("penalties/mcp", "np.maximum(1.0 - size / self._end(level), 0.0)", "np.maximum(1.0 + size / self._end(level), 0.0)"),
+    ("penalties/mcp", "curvature = 1.0 - step / self.gamma", "curvature = 1.0 + step / self.gamma"),
+    ("penalties/scad", "linear + level * t - t**2 / (2 * (self.gamma - 1))", "linear + level * t - t**2 / (2 * self.gamma)"),
+    ("penalties/scad", "np.clip((self.gamma - size / level) / (self.gamma - 1), 0.0, 1.0)", "np.clip((self.gamma - size / level) / self.gamma, 0.0, 1.0)"),
+    ("penalties/scad", "numerator = size - step * self.gamma * level / (self.gamma - 1)", "numerator = size - step * level / (self.gamma - 1)"),
+    ("penalties/folded", "step = step / unit**2", "step = step / unit"),
+    ("penalties/trimmed_l1", "saving = clipped * (size - clipped / 2)", "saving = clipped"),
+    ("penalties/trimmed_l1", "penalized = r.size - self.n_free", "penalized = r.size - self.n_free - 1"),
+    ("penalties/trimmed_l1", "(count - self.n_free) / count if count else 0.0", "self.n_free / count if count else 0.0"),
+    ("penalties/trimmed_l1", "return part + distance_to_optimal_weights(magnitude, weights[j])", "return part"),
+    ("penalties/trimmed_l1", "weights[largest(factor * size, self.n_free, tie)] = 0.0", "weights[largest(size, self.n_free, tie)] = 0.0"),
+    ("penalties/", "np.argsort(-tie_break[tied], kind=\"stable\")", "np.argsort(tie_break[tied], kind=\"stable\")"),
+    ("penalties/simplex", "np.minimum(magnitude - t, 0)", "np.maximum(magnitude - t, 0)"),
+    ("penalties/norms", "at_zero = np.where(positive, np.minimum(gradient + threshold, 0.0), at_zero)", "at_zero = np.where(positive, np.minimum(gradient - threshold, 0.0), at_zero)"),
+    ("penalties/norms", "away = gradient + np.sign(theta) * threshold", "away = gradient - np.sign(theta) * threshold"),
+    ("penalties/norms", "factor = np.where(length > threshold, 1.0 - threshold / length, 0.0)", "factor = np.where(length > threshold, 1.0, 0.0)"),
+    ("penalties/norms", "return self.spread(self._euclidean(norms) / np.sqrt(self.sizes))", "return self.spread(self._euclidean(norms))"),
+    ("penalties/slope", "weights = 1.0 + q * (p - rank)", "weights = 1.0 + q * rank"),
+    ("penalties/slope", "np.maximum(_falling_fit(size[order] - weights), 0.0)", "np.maximum(size[order] - weights, 0.0)"),
+    ("penalties/base", "np.where(self._excluded, np.inf, self._factor / per_part)", "np.where(self._excluded, np.inf, self._factor * per_part)"),
+    ("penalties/base", "self.norm.dual_lengths(gradient)[j] / self._factor[j]", "self.norm.dual_lengths(gradient)[j]"),
+    # losses: values, slopes, curvatures, bounds
+    ("losses/quadratic", "return 0.5 * float(np.dot(d * residual, residual))", "return float(np.dot(d * residual, residual))"),
+    ("losses/quadratic", "return n * float(np.log(max(2.0 * self.value(eta, y, d), SMALLEST)))", "return n * float(np.log(max(self.value(eta, y, d), SMALLEST)))"),
+    ("losses/logistic", "np.where(eta > 0, (1.0 - y) * eta, -y * eta)", "np.where(eta > 0, (1.0 - y) * eta, y * eta)"),
+    ("losses/logistic", "return d * (_probability(eta) * _probability(-eta))", "return d * _probability(eta)"),
+    ("losses/logistic", "return float(np.sqrt(0.5 * max(weighted_sum(d, excess), 0.0)))", "return float(np.sqrt(0.1 * max(weighted_sum(d, excess), 0.0)))"),
+    ("losses/multinomial", "else -p[:, k] * p[:, m])", "else p[:, k] * p[:, m])"),
+    ("losses/multinomial", "return predictor - predictor.mean()", "return predictor"),
+    ("losses/poisson", "return exp(eta) - y * eta", "return exp(eta) + y * eta"),
+    ("losses/poisson", "excess + np.sqrt(excess * (excess + 2.0 * d * y))", "np.sqrt(excess * (excess + 2.0 * d * y))"),
+    ("losses/gamma", "return d * (1.0 - bounded_exp(np.log(y) - eta))", "return d * (1.0 + bounded_exp(np.log(y) - eta))"),
+    ("losses/gamma", "return float(np.log(d @ y))", "return float(d @ np.log(y))"),
+    ("losses/huber", "losses = 0.5 * within * (within / scale) + self.epsilon * (size - within)", "losses = 0.5 * within * (within / scale) + self.epsilon * size"),
+    ("losses/huber", "following = (total - epsilon**2 * float(d[outside].sum())) / slope", "following = total / slope"),
+    ("losses/cox", "log_rest = log_risk[dead_group] + np.log1p(-fraction * np.minimum(share, 1.0))", "log_rest = log_risk[dead_group]"),
+    ("losses/cox", "reduced = np.logaddexp.reduceat(log_terms + np.log1p(-self.fraction), first)", "reduced = np.logaddexp.reduceat(log_terms, first)"),
+    ("losses/cox", "return float(np.sqrt(mass + mass**2 / d[at_risk].min()))", "return float(np.sqrt(mass))"),
+    ("losses/multitask", "return 0.5 * np.sum((eta - y) ** 2, axis=1)", "return 0.5 * np.mean((eta - y) ** 2, axis=1)"),
+    # solvers: Algorithm 1 and its peers, kernels, searches
+    ("solvers/first_order/bcd|solvers/bcd", "max(2.0 * L_f + 4.0 * (alpha * L_r) ** 2 / L_f, 2.0 * alpha / tau)", "max(2.0 * L_f + 4.0 * (alpha * L_r) ** 2 / L_f, alpha / tau)"),
+    ("solvers/first_order/bcd|solvers/bcd", "w_next = penalty.project_weights(w - tau * r)", "w_next = penalty.project_weights(w - r)"),
+    ("solvers/first_order/bcd|solvers/bcd", "\"F\": loss + alpha * float(w @ r)", "\"F\": loss + float(w @ r)"),
+    ("solvers/first_order/bcd|solvers/bcd", "v = alpha * (r - r_before - e / tau)", "v = alpha * (r - r_before + e / tau)"),
+    ("solvers/first_order/dc|solvers/dc", "theta - eta * (gradient - v)", "theta - eta * (gradient + v)"),
+    ("solvers/first_order/dc|solvers/dc", "-norm.polar(gradient), sign)", "norm.polar(gradient), sign)"),
+    ("solvers/first_order/prox|solvers/prox", "momentum = (t_last - 1.0) / t", "momentum = t_last / t"),
+    ("solvers/.*kernels", "elif z < -t and not positive[j]:", "elif z < -t:"),
+    ("solvers/.*kernels", "inverse = inverse_diagonal[i] + k * k / s", "inverse = inverse_diagonal[i]"),
+    ("solvers/.*kernels", "cost = t * moved - 0.5 * t * t * inverse", "cost = t * moved"),
+    ("solvers/problem", "return float(slope * np.max(norms[regular] / factor[regular], initial=0.0))", "return float(0.3 * slope * np.max(norms[regular] / factor[regular], initial=0.0))"),
+    ("solvers/problem", "np.where(self.positive, np.minimum(gradient, 0.0), gradient)", "gradient"),
+    ("solvers/(search/subset|subset)", "size = self.spare[enter] + old[enter] ** 2 / pivot", "size = self.spare[enter]"),
+    ("solvers/(search/subset|subset)", "self.correlation += old * c_old - new * c_new", "self.correlation += old * c_old"),
+    ("solvers/(search/subset|subset)", "self.explained += c_new**2 / size", "self.explained += c_new**2"),
+    ("solvers/(search/subset|subset)", "loss_on_leaving = self.theta[:h] ** 2 / (2.0 * np.diagonal(self.inverse)[:h])", "loss_on_leaving = self.theta[:h] ** 2"),
+    ("solvers/(search/soft|polish)", "entry = level * np.abs(theta[P]) + 0.5 * level**2 * diagonal[at]", "entry = level * np.abs(theta[P])"),
+    ("solvers/(search/soft|polish)", "return clipped * size / inverse - clipped**2 / (2.0 * inverse)", "return clipped * size / inverse"),
+    ("solvers/(search/groups|groupsearch)", "swap = np.maximum(swap, keep)", "swap = keep"),
+    ("solvers/(mm/starts|mm/homotopy|homotopy)", "gamma = gamma * growth if gamma else first / top", "gamma = first / top"),
+    ("solvers/(mm/solver|mm.py)", "done = solved and (worst <= inner.goal", "done = True or (worst <= inner.goal"),
+    # diagnostics: certificates
+    ("diagnostics/swap", "score = (c**2 + 2 * c * k * v - s * v**2) / (2 * (s + k**2))", "score = (c**2 - 2 * c * k * v - s * v**2) / (2 * (s + k**2))"),
+    ("diagnostics/swap", "entry - t * moved + t**2 * raised / 2", "entry - t * moved"),
+    ("diagnostics/swap", "theta = self.theta + self.threshold[j] * self.sign[at] * self.inverse[:, at[0]]", "theta = self.theta"),
+    ("diagnostics/exact_penalty", "return (1.0 + _MARGIN) * threshold if threshold > 0 else 1.0", "return 0.5 * threshold if threshold > 0 else 1.0"),
+    ("diagnostics/local_minimum", "bad = np.flatnonzero(violation > tol)", "bad = np.flatnonzero(violation > 100 * tol)"),
+    ("diagnostics/local_minimum", "if slope > tol:", "if False:"),
+    ("graphs/diagnostics/certificate|diagnostics/graphical.py", "weighted = point.loss + 2 * float(paid.sum())", "weighted = point.loss + float(paid.sum())"),
+    ("graphs/diagnostics/certificate|diagnostics/graphical.py", "slack = np.maximum(paid + moved * theta, 0.0)", "slack = np.maximum(paid - moved * theta, 0.0)"),
+    ("graphs/diagnostics/minimum|diagnostics/graphical_minimum", "share = np.where(rows == cols, 0.5, 1.0)", "share = np.where(rows == cols, 1.0, 1.0)"),
+    # selection: criteria, rules, grids, bounds
+    ("selection/(rules|grid|search)", "np.lexsort((-alphas[columns], hs[rows]))[0]", "np.lexsort((alphas[columns], hs[rows]))[0]"),
+    ("selection/(rules|grid|search)", "_sparsest(mean >= mean[row, column] - error, hs, alphas)", "_sparsest(mean >= mean[row, column], hs, alphas)"),
+    ("selection/(rules|grid|search)", "return largest * np.geomspace(1.0, eps, n_alphas)", "return largest * np.linspace(1.0, eps, n_alphas)"),
+    ("selection/errorbounds", "worst = theta * q / t", "worst = theta * q"),
+    ("selection/errorbounds", "return 4 * (1 - tau + step / 2) / (1 + step)", "return 2 * (1 - tau + step / 2) / (1 + step)"),
+    ("selection/folds|selection/search", "gram -= np.outer(delta, delta)", "gram -= 0.0 * np.outer(delta, delta)"),
+    ("selection/folds|selection/search", "scores.append(-loss.report_factor * loss.value(eta, target, weights))", "scores.append(-loss.value(eta, target, weights))"),
+    ("graphs/selection|selection/graphcriteria", "D = np.mean(2.0 * xi * (1.0 - xi), axis=-1)", "D = np.mean(xi * (1.0 - xi), axis=-1)"),
+    ("selection/stability", "self.scores_ = self.stability_path_.max(axis=0)", "self.scores_ = self.stability_path_.mean(axis=0)"),
+)]
+# fmt: on
+
+
+def survives(mutant: Mutant, source: Path, tests: Path) -> bool:
+    """Whether the tests of the mutant's room pass with the error in the source."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(source, copy)  # with what numba has compiled
+        path = mutant.file(copy / "trimreg")
+        room = path.relative_to(copy / "trimreg").parts[0]
+        path.write_text(path.read_text(encoding="utf-8").replace(mutant.piece, mutant.by), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(tests / room)]
+        env = os.environ | {"PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
+        ended = subprocess.run(command, cwd=tests.parent, env=env, capture_output=True, text=True)
+        if ended.returncode not in (0, 1):  # a test failed, or none did; else the run itself went wrong
+            killed_at_import = ended.returncode == 2 and "rror" in ended.stdout
+            if not killed_at_import:
+                raise RuntimeError(
+                    f"pytest ended with {ended.returncode} for {mutant}:\n{ended.stdout[-2000:]}"
+                )
+        return ended.returncode == 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("rooms", nargs="*", help="penalties, losses, solvers, diagnostics, selection, graphs")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout to test")
+    parser.add_argument("--json", type=Path, help="where to write which mutants were killed")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
+    args = parser.parse_args()
+    root = args.root.resolve()
+    chosen = [mutant for mutant in MUTANTS if not args.rooms or mutant.room in args.rooms]
+    for mutant in chosen:
+        mutant.file(root / "src" / "trimreg")
+    with ThreadPoolExecutor(args.jobs) as pool:
+        alive = list(pool.map(lambda mutant: survives(mutant, root / "src", root / "tests"), chosen))
+    rooms = dict.fromkeys(mutant.room for mutant in chosen)
+    for room in rooms:
+        of_room = [lives for mutant, lives in zip(chosen, alive, strict=True) if mutant.room == room]
+        print(f"{room:12} {of_room.count(False):3} of {len(of_room):3} killed")
+    print(
+        f"{'all':12} {alive.count(False):3} of {len(alive):3} killed ({alive.count(False) / len(alive):.0%})"
+    )
+    for mutant, lives in zip(chosen, alive, strict=True):
+        if lives:
+            print(f"  survives: {mutant.where}: {mutant.piece}  ->  {mutant.by}")
+    if args.json:
+        rows = [mutant._asdict() | {"killed": not lives} for mutant, lives in zip(chosen, alive, strict=True)]
+        args.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
