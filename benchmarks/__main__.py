@@ -1,8 +1,9 @@
-"""Run the benchmarks, each in a process of its own, and write ``benchmarks/RESULTS.md`` and the README's table.
+"""Run the benchmarks, each in its own process, and write ``benchmarks/RESULTS.md`` and the README's table.
 
     python -m benchmarks [--quick] [--write] [NAME ...]
 
-With names only these are run and printed; the files are left alone, or with ``--write`` have their parts replaced.
+With names only these are run and printed. The files are left alone unless ``--write`` is given, which replaces
+the parts that belong to these names.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ NAMES = (
     "objective", "subset", "soft", "lasso", "surface", "crossval", "glm", "groups", "realdata", "glasso", "graphs", "diamond",
     "sachs", "cold", "growth", "networks", "disk", "dask_rows", "batched", "gpu",
 )  # fmt: skip
+FRONT = ("objective", "subset", "glasso", "disk", "gpu")  # their first headlines stand in the README
 RESULTS = Path(__file__).parent / "RESULTS.md"
 README = Path(__file__).parent.parent / "README.md"
 MARKS = ("<!-- written by make bench -->", "<!-- end -->")
@@ -57,24 +59,32 @@ def main() -> None:
     if arguments.child:
         print(import_module(f"benchmarks.{arguments.child}").run(arguments.quick).dump())
         return
-    sections = []
-    for name in arguments.names or NAMES:
+    names = arguments.names or NAMES
+    sections = {}
+    for name in names:
         print(f"{name} ...", file=sys.stderr, flush=True)
-        sections.append(in_own_process(name, arguments.quick))
-        print(sections[-1].markdown(), flush=True)
-    met = sum(bar[2] for section in sections for bar in section.bars)
-    total = sum(len(section.bars) for section in sections)
-    print(f"{met} of {total} bars met")
+        sections[name] = in_own_process(name, arguments.quick)
+        print(sections[name].markdown(), flush=True)
+    bars = [bar for section in sections.values() for bar in section.bars]
+    print(f"{sum(bar[2] for bar in bars)} of {len(bars)} bars met")
     if arguments.quick or (arguments.names and not arguments.write):
         return
-    page = [section.markdown() for section in sections]
-    rows = [f"| {against} | {got} |" for section in sections for against, got in section.headline]
+    page = [section.markdown() for section in sections.values()]
+    rows = [f"| {against} | {got} |" for section in sections.values() for against, got in section.headline]
+    front = [
+        "| " + " | ".join(section.headline[0]) + " |" for name, section in sections.items() if name in FRONT
+    ]
     if arguments.names:
         page = replaced(re.split(r"(?m)^(?=## )", RESULTS.read_text())[1:], page, "\n")
-        old = README.read_text().partition(MARKS[0])[2].partition(MARKS[1])[0].strip().splitlines()[2:]
-        rows = replaced(old, rows, " | ")
+        rows, front = replaced(table_of(RESULTS), rows, " | "), replaced(table_of(README), front, " | ")
     write_results(page)
-    write_headlines(rows)
+    for path, table in ((RESULTS, rows), (README, front)):
+        write_table(path, table)
+
+
+def table_of(path: Path) -> list[str]:
+    """The rows of the table between the marks of a file."""
+    return path.read_text().partition(MARKS[0])[2].partition(MARKS[1])[0].strip().splitlines()[2:]
 
 
 def replaced(old: list[str], new: list[str], end: str) -> list[str]:
@@ -101,16 +111,18 @@ def write_results(page: list[str]) -> None:
         "# Benchmarks\n",
         "Written by `make bench`. Both sides of every ratio ran in one process, on one thread.\n",
         f"{machine()}\n",
-        f"{marks.count('yes')} of {len(marks)} bars met.\n",
+        f"{marks.count('yes')} of {len(marks)} bars met. In short:\n",
+        "\n".join(MARKS) + "\n",
     ]
     write(RESULTS, "\n".join([*head, *(part.rstrip("\n") + "\n" for part in page)]))
 
 
-def write_headlines(rows: list[str]) -> None:
-    before, _, rest = README.read_text().partition(MARKS[0])
+def write_table(path: Path, rows: list[str]) -> None:
+    """Replace the table between the marks of a file."""
+    before, _, rest = path.read_text().partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
     table = "\n".join(["| against | got |", "|---|---|", *rows])
-    write(README, f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{after}")
+    write(path, f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{after}")
 
 
 if __name__ == "__main__":

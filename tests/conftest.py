@@ -16,7 +16,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser):
-    parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and tests within, in random order")
+    parser.addoption(
+        "--shuffle", type=int, metavar="SEED", help="run files, and tests within, in random order"
+    )
 
 
 def pytest_collection_modifyitems(config, items):
