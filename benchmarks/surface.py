@@ -80,25 +80,18 @@ def warm_up(X, y) -> None:
 def surfaces(X, y, hs, splits):
     """``(alphas, fits)``: what `TrimmedLassoCV` computes for its folds, coefficients and intercepts kept."""
     from trimreg import TrimmedL1
-    from trimreg.estimators.task import prepare
-    from trimreg.selection.folds import Search, TotalGram, score_fold
+    from trimreg.estimators.task import Settings, check_data, set_up
+    from trimreg.selection.folds import LinearFolds, TotalGram
     from trimreg.selection.path import grid_for
 
-    arguments = {
-        "loss": "quadratic", "penalty": TrimmedL1(0), "alpha": 0.0, "fit_intercept": True, "standardize": True,
-    }  # fmt: skip
-    whole = prepare(X, y, **arguments)
-    weights, fits = whole.problem.d, []
-    hs, alphas = grid_for(whole, hs, "auto", min(len(train) for train, _ in splits))
-
-    def keep(coefs, intercepts, test):
+    settings = Settings(penalty=TrimmedL1(0), alpha=0.0, fit_intercept=True, standardize=True)
+    data, fits = check_data(X, y, None, settings), []
+    hs, alphas = grid_for(set_up(data, settings), hs, "auto", min(len(train) for train, _ in splits))
+    total = TotalGram.of(data.X, data.d, center=True)
+    folds = LinearFolds(data, settings, hs, alphas, "medium", total)
+    for train, _ in splits:
+        coefs, intercepts, _ = folds.fit(train)
         fits.append((coefs.reshape(len(hs), len(alphas), -1), intercepts.reshape(len(hs), len(alphas))))
-        return np.zeros(len(intercepts))
-
-    total = TotalGram.of(X, weights, center=True)
-    search = Search(X, y, weights, arguments, hs, alphas, "medium", total, keep)
-    for train, test in splits:
-        score_fold(search, train, test)
     return alphas, fits
 
 

@@ -21,7 +21,7 @@ from trimreg import (
 )
 from trimreg.losses import Poisson
 from trimreg.selection import auto_hs, choose, criterion_value
-from trimreg.selection.search import _settled, entry_over_path
+from trimreg.selection.crossval import _settled, entry_over_path
 
 HS, ALPHAS = [0, 1, 2, 3, 5], ["exact", 0.3, 0.05]
 MODELS = [TrimmedLassoCV, TrimmedLogisticRegressionCV, MEstimatorCV]

@@ -9,7 +9,7 @@ from sklearn.model_selection import GroupKFold
 from sklearn.utils.estimator_checks import check_estimator
 
 from trimreg import MEstimatorCV, TrimmedLassoCV, TrimmedLogisticRegressionCV
-from trimreg.selection import search as module
+from trimreg.selection import crossval as module
 
 MODELS = [TrimmedLassoCV, TrimmedLogisticRegressionCV, MEstimatorCV]
 

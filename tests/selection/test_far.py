@@ -19,7 +19,7 @@ from trimreg import (
 from trimreg.designs.far.rows import ArrayRows
 from trimreg.selection import folds as folds_module
 from trimreg.selection.folds import predictors
-from trimreg.selection.progress import parallel
+from trimreg.selection.search import parallel
 
 N, P = 150, 12
 

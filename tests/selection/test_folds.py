@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from trimreg import TrimmedL1, solve
 from trimreg.designs import as_design
-from trimreg.estimators.task import prepare
+from trimreg.estimators.task import Data, Settings, check_data, prepare
 from trimreg.losses import get_loss
-from trimreg.selection.folds import Search, TotalGram, minus_loss, predictors, score_fold
+from trimreg.selection.folds import Fits, LinearFolds, TotalGram, minus_loss, predictors
 
 HS, ALPHAS = np.array([0, 1, 2, 3]), ["exact", 0.3, 0.1, 0.03]
 
@@ -33,7 +33,7 @@ def subtracted_gram(X, weights, train, test, center, standardize):
     d = np.zeros(weights.size)
     d[train] = weights[train] / weights[train].sum()
     design = as_design(X, d, center=center, scale=standardize)
-    return TotalGram.of(X, weights, center).of_fold(X, weights, test, design, d)
+    return TotalGram.of(X, weights, center).without(X, weights, test, design, d)
 
 
 def assert_equal_grams(X, weights, test, center=True, standardize=True, tol=1e-10):
@@ -120,7 +120,12 @@ def make_search(X, y, loss="quadratic", d=None, total=False, groups=None, **opti
         "standardize": True, "tol": 1e-8, "random_state": None, "positive": False,
     } | options  # fmt: skip
     gram = TotalGram.of(X, d, center=arguments["fit_intercept"]) if total else None
-    return Search(X=X, target=y, d=d, arguments=arguments, hs=HS, alphas=ALPHAS, effort="medium", total=gram)
+    settings = Settings(**arguments)
+    return LinearFolds(check_data(X, y, d, settings), settings, HS, ALPHAS, "medium", gram)
+
+
+def score_fold(search, train, test):
+    return search.score(search.fit(train), test)
 
 
 def scores_by_hand(X, y, train, test, loss="quadratic", d=None, groups=None, **options):
@@ -180,25 +185,30 @@ def test_scores_with_the_gram_matrix_by_subtraction(make, form, fit_intercept):
     np.testing.assert_allclose(found, scores_by_hand(dense, y, train, test, **options), rtol=1e-4)
 
 
-def test_the_gram_matrix_by_subtraction_is_used_for_complements_alone(make, monkeypatch):
+def test_the_gram_matrix_is_subtracted_where_that_is_right_and_cheaper(make, monkeypatch):
     X, y = make(n=60, p=8)
     used = []
-    original = TotalGram.of_fold
+    original = TotalGram.without
     monkeypatch.setattr(
-        TotalGram, "of_fold", lambda self, *given: (used.append(1), original(self, *given))[1]
+        TotalGram, "without", lambda self, *given: (used.append(1), original(self, *given))[1]
     )
-    search, every = make_search(X, y, total=True), np.arange(60)
-    score_fold(search, every[12:], every[:12])
-    assert len(used) == 1
-    no_complements = [
-        (every[13:], every[:12]),  # a sample in neither part
-        (every[11:], every[:12]),  # and one in both
-        (np.append(every[12:], 20), every[:12]),  # and one twice
-        (every[40:], every[:40]),  # more to subtract than to add up
-    ]
-    for train, test in no_complements:
-        score_fold(search, train, test)
-    assert len(used) == 1
+    weights = np.append(np.zeros(5), np.ones(55))
+    search, weighted = make_search(X, y, total=True), make_search(X, y, d=weights, total=True)
+    every = np.arange(60)
+    for folds, train, subtracted in [
+        (search, every[12:], True),
+        (search, every[20:], True),  # half as many to subtract as are left
+        (search, every[21:], False),  # more than that
+        (search, np.append(every[12:], 20), False),  # one sample twice
+        (search, every, False),  # nothing to subtract
+        (weighted, every[12:], True),
+        (weighted, every[5:], False),  # nothing of positive weight
+    ]:
+        before = len(used)
+        found = folds.fit(train)
+        assert (len(used) > before) == subtracted
+        plain = make_search(X, y, d=folds.data.d).fit(train)
+        np.testing.assert_allclose(found.coefs, plain.coefs, atol=1e-6)
 
 
 def test_samples_that_are_drawn_twice_count_twice(make):
@@ -232,7 +242,7 @@ def test_a_scorer_gets_coefficients_in_the_units_of_x(make):
         return np.arange(16.0)
 
     search = make_search(X, y)
-    search.scores = scores
+    search.scorer = scores
     found = score_fold(search, np.arange(15, 60), np.arange(15))
     np.testing.assert_array_equal(found, np.arange(16.0).reshape(4, 4))
     fit = solve(
@@ -273,8 +283,8 @@ def test_predictors_of_one_output_and_of_several():
 def test_the_mean_squared_error_is_weighted():
     X, y, d = np.zeros((3, 1)), np.array([1.0, 2.0, 5.0]), np.array([0.5, 0.125, 0.375])
     coefs, intercepts = np.zeros((2, 1)), np.array([0.0, 1.0])
-    found = minus_loss(X, get_loss("quadratic"), y, d, coefs, intercepts, np.array([1, 2]))
+    found = minus_loss(Data(X, y, d), Fits(coefs, intercepts, get_loss("quadratic")), np.array([1, 2]))
     np.testing.assert_allclose(found, [-(4 * 0.25 + 25 * 0.75), -(1 * 0.25 + 16 * 0.75)])
     task = prepare(X, y, loss="poisson", penalty=TrimmedL1(0), alpha=0.0, sample_weight=d)
-    found = minus_loss(X, task.problem.loss, y, d, coefs, intercepts, np.array([0]))
+    found = minus_loss(Data(X, y, d), Fits(coefs, intercepts, task.problem.loss), np.array([0]))
     np.testing.assert_allclose(found, [-1.0, -(np.e - 1.0)])

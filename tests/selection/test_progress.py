@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from trimreg.selection.progress import _timed_lines, parallel, progress
+from trimreg.selection.progress import _timed_lines, progress
+from trimreg.selection.search import parallel
 
 
 def lines_of(capsys, total, verbose, counts):

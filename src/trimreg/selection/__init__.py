@@ -16,7 +16,7 @@ _WHERE = {
     "auto_hs": ".grid",
     "check_alphas": ".grid",
     "check_hs": ".grid",
-    "choose": ".rules",
+    "choose": ".grid",
     "ebic": "..graphs.selection.criteria",
     "error_bound": ".errorbounds",
     "graph_criterion": "..graphs.selection.criteria",

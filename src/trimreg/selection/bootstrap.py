@@ -10,8 +10,8 @@ from ..designs.convert import tied, to_host
 from ..estimators import validation as check
 from ..estimators.summary import Summary
 from ..solvers import many_fits
-from .progress import parallel
 from .resampling import OverAnEstimator, checked_data, coefficients, seeded, weight_name
+from .search import parallel
 
 _TRIES = 1000  # draws of samples until every class is among them
 

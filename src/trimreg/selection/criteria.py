@@ -1,19 +1,54 @@
-"""Information criteria: how well a model fits, plus a price for every coefficient in it."""
+"""Information criteria: the deviance of a model plus a price for every coefficient in it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from ..estimators import validation as check
 
-CRITERIA = ("aic", "bic", "ebic", "gic")
+
+def _aic(deviance, df, **_):
+    return deviance + 2.0 * df
 
 
-def criterion_value(name, deviance, df, n, p, *, ebic_gamma=1.0, n_selected=None):
+def _bic(deviance, df, *, n, **_):
+    return deviance + df * np.log(n)
+
+
+def _ebic(deviance, df, *, n, log_models, gamma, **_):
+    return deviance + (df * np.log(n) + 2.0 * gamma * log_models)
+
+
+def _gic(deviance, df, *, n, p, **_):
+    return deviance + df * (max(np.log(max(np.log(n), 1.0)), 1.0) * max(np.log(p), 1.0))
+
+
+#: Criteria by name, for linear models and graphs; a criterion added here is available to both. Each is a
+#: function of the deviance, the degrees of freedom ``df``, and by name ``n`` samples, ``p`` features or
+#: variables, the logarithm ``log_models`` of the number of models of the same size, and ``gamma`` of EBIC.
+FORMULAS: dict[str, Callable[..., Any]] = {"aic": _aic, "bic": _bic, "ebic": _ebic, "gic": _gic}
+CRITERIA = tuple(FORMULAS)
+
+
+def criterion_value(
+    name: str,
+    deviance: ArrayLike,
+    df: ArrayLike,
+    n: float,
+    p: int,
+    *,
+    ebic_gamma: float = 1.0,
+    n_selected: ArrayLike | None = None,
+) -> Any:
     r"""The value of an information criterion; smaller is better.
 
-    With :math:`D` the deviance, :math:`k` the coefficients in the model, of them s chosen among p,
+    With :math:`D` the deviance and :math:`k` the number of coefficients in the model, :math:`s` of which were
+    selected among :math:`p`,
 
     .. math::
         \mathrm{AIC} = D + 2k, \quad
@@ -25,31 +60,31 @@ def criterion_value(name, deviance, df, n, p, *, ebic_gamma=1.0, n_selected=None
     ----------
     name : {"aic", "bic", "ebic", "gic"}
     deviance : float or ndarray
-        -2 log-likelihood; constants that all models share may be left out. See :func:`gaussian_deviance`.
-        NaN gives NaN.
+        -2 log-likelihood, up to a constant that all models share. See :func:`gaussian_deviance`. NaN gives
+        NaN.
     df : int or ndarray of int
-        k, the number of nonzero coefficients and the intercept (of groups: their coefficients).
+        k, the number of nonzero coefficients including the intercept (for groups: of all their coefficients).
     n : float
         Number of samples.
     p : int
-        Number of features (of groups: their number) that the model was chosen from.
+        Number of features (or groups) that the model was selected from.
     ebic_gamma : float, default=1.0
-        0 is BIC; 1 is consistent for p of any power of n.
+        0 gives BIC; 1 is consistent when p grows as any power of n.
     n_selected : int or ndarray of int, optional
-        s, how many of the p are in the model. None is ``df - 1``, what is left without the intercept. To be
-        given where that is not so: with groups, several targets or no intercept.
+        s, how many of the p are in the model. None is ``df - 1``, all but the intercept. It has to be given
+        with groups, several targets or no intercept.
 
     Returns
     -------
     float or ndarray
         Of the shape that ``deviance``, ``df`` and ``n_selected`` broadcast to. A model with ``df >= n``
-        interpolates the data, its deviance says nothing, and its value is ``inf``.
+        interpolates the data. Its deviance says nothing, and its value is ``inf``.
 
     Notes
     -----
-    GIC's theory is about large n and p. Below n = 16 and p = 3 its factors :math:`\log \log n` and
-    :math:`\log p` fall under 1 and soon under 0, where coefficients would be free or even rewarded; so each
-    factor is at least 1 here.
+    The theory of GIC is about large n and p. For n < 16 and p < 3 its factors :math:`\log \log n` and
+    :math:`\log p` fall below 1 and then below 0, which would make coefficients free or even reward them. So
+    each factor is at least 1 here.
 
     References
     ----------
@@ -76,40 +111,34 @@ def criterion_value(name, deviance, df, n, p, *, ebic_gamma=1.0, n_selected=None
     selected = np.maximum(df - 1, 0) if n_selected is None else _counts("n_selected", n_selected)
     if (selected > p).any():
         raise ValueError(f"n_selected must be at most p = {p}; got {selected.max():g}")
-    price = df * _price(name, float(n), p)
-    if name == "ebic":
-        price = price + 2.0 * ebic_gamma * log_binomial(p, selected)
-    value = np.where(df >= n, np.inf, deviance + price)
+    log_models = log_binomial(p, selected)
+    value = FORMULAS[name](deviance, df, n=float(n), p=p, log_models=log_models, gamma=ebic_gamma)
+    value = np.where(df >= n, np.inf, value)
     return value if value.ndim else float(value)
 
 
-def _price(name, n, p):
-    """What one coefficient costs."""
-    if name == "aic":
-        return 2.0
-    if name == "gic":
-        return max(np.log(max(np.log(n), 1.0)), 1.0) * max(np.log(p), 1.0)
-    return np.log(n)
-
-
 def log_binomial(p, k):
-    r""":math:`\log \binom{p}{k}`, exact up to rounding for any size.
-
-    Examples
-    --------
-    >>> from trimreg.selection.criteria import log_binomial
-    >>> round(float(log_binomial(5, 2)), 6)  # log 10
-    2.302585
-    """
+    r""":math:`\log \binom{p}{k}`."""
     return gammaln(p + 1.0) - gammaln(k + 1.0) - gammaln(p - k + 1.0)
 
 
-def gaussian_deviance(mean_squared_error, n):
+def gaussian_deviance(mean_squared_error: ArrayLike, n: float) -> Any:
     r"""-2 log-likelihood of a linear model at the variance that fits best,
 
     .. math:: n \log(2 \pi s^2) + n, \qquad s^2 = \frac{1}{n} \|y - X\theta - b\|^2.
 
-    A perfect fit has ``-inf``.
+    A perfect fit gives ``-inf``.
+
+    Parameters
+    ----------
+    mean_squared_error : float or ndarray
+        :math:`s^2`.
+    n : float
+        Number of samples.
+
+    Returns
+    -------
+    float or ndarray
 
     Examples
     --------
@@ -131,9 +160,9 @@ def _numbers(name, value):
 
 
 def _counts(name, value):
-    """Whole numbers that are not negative."""
+    """Nonnegative integers."""
     counts = _numbers(name, value)
     bad = ~((counts >= 0) & (counts == np.floor(counts)) & np.isfinite(counts))
     if bad.any():
-        raise ValueError(f"{name} must be whole numbers >= 0; got {counts[bad].flat[0]:g}")
+        raise ValueError(f"{name} must be integers >= 0; got {counts[bad].flat[0]:g}")
     return counts

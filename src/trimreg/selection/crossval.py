@@ -1,23 +1,230 @@
-"""Estimators that choose h and alpha by themselves."""
+"""Estimators that choose h and alpha."""
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+from functools import partial
+from numbers import Integral
+from typing import Any
+
 import numpy as np
+from sklearn.base import is_classifier
+from sklearn.metrics import check_scoring
 
-from ..estimators.models.base import Regressor
+from ..designs.convert import is_foreign, tied, to_host
+from ..estimators import validation as check
+from ..estimators.models.base import LinearEstimator, Regressor, groups_of
 from ..estimators.models.logistic import TrimmedLogisticRegression, centred
+from ..estimators.task import Settings, check_data, minimize, set_up
 from ..losses import LOSSES, get_loss
-from .search import SurfaceCV
+from ..penalties import TrimmedL1
+from ..solvers import EFFORTS
+from .criteria import criterion_value
+from .folds import ALL_COLUMNS, LinearFolds, TotalGram, predictors
+from .path import count_samples, features_in, grid_for, n_parts, solve_path
+from .search import Search
 
-_PARAMETERS = """
+
+class SurfaceCV(LinearEstimator):
+    """Base of the linear models that choose h and alpha: fits over the grid, choice, final fit."""
+
+    warm_start = False  # the final fit starts from the path
+    q = 2  # the norm of a group, unless it is a parameter
+
+    def _store(self, parameters):
+        for name in self._get_param_names():
+            setattr(self, name, parameters[name])
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, cv_groups: Any = None) -> SurfaceCV:
+        """Choose h and alpha, and fit the model with them to all samples.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Or a matrix that stays on disk, on a cluster or on a GPU; see :meth:`TrimmedLasso.fit`. Then a
+            fold of least squares takes about three passes, and ``scoring`` must be None.
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+            A weight of k counts as k repetitions of the sample: in the fits, in the scores, and in the number
+            of samples that a criterion and ``hs="auto"`` use. That number is the sum of the weights, but at
+            least the number of positive ones. A ``scoring`` only leaves out samples of weight 0.
+        cv_groups : array-like of shape (n_samples,), optional
+            Groups of samples for splitters such as ``GroupKFold``.
+
+        Returns
+        -------
+        self
+        """
+        search, scorer = Search.of(self), self._scorer()
+        check.check_choice("effort", self.effort, EFFORTS)
+        if scorer is not None:
+            X = check.check_near(X, "scoring", "leave scoring=None")
+        with check.all_or_nothing(self):
+            self._search_and_fit(search, scorer, X, to_host(y), to_host(sample_weight), to_host(cv_groups))
+        return self
+
+    def _search_and_fit(self, search, scorer, X, y, sample_weight, cv_groups):
+        """Set every fitted attribute."""
+        X = X if hasattr(X, "shape") else check.check_real("X", X)
+        check.check_features(self, X)
+        target, weights = self._target(y, sample_weight)
+        settings = self._settings()
+        data = check_data(X, target, weights, settings)
+        task, X, d = set_up(data, settings), data.X, data.d
+        n, folds = count_samples(sample_weight, d), []
+        if self.criterion is None:
+            rows = np.zeros((d.size, 1)) if is_foreign(X) else X  # splitters only use the number of rows
+            folds = search.folds(rows, y, groups=cv_groups, weights=d, classifier=is_classifier(self))
+            times = (np.bincount(train, minlength=d.size) for train, _ in folds)
+            n = min(count_samples(sample_weight, d, each) for each in times)
+        self.hs_, self.alphas_ = grid = grid_for(task, self.hs, self.alphas, n)
+        with search.progress(self.hs_.size * len(self.alphas_), "fits") as advance:
+            path = solve_path(task, *grid, effort=self.effort, verify=False, advance=advance)
+        for name in ("criterion_path_", "score_path_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        if self.criterion is None:
+            scores = None if scorer is None else partial(self._scores, scorer, X, np.asarray(y))
+            parts = LinearFolds(data, settings, *grid, self.effort, self._total_gram(X, task), scores)
+            self.score_path_, best = search.by_folds(parts.fit, parts.score, folds, *grid, shared=tied(X))
+        else:
+            values = criteria_of_path(self.criterion, data, task, path, n, self.fit_intercept)
+            self.criterion_path_, best = search.by_criterion(values, *grid)
+        self.path_, self.coef_path_, self.best_index_ = path, path.coefs, best
+        self.h_, self.chosen_alpha_ = int(self.hs_[best[0]]), self.alphas_[best[1]]
+        self._fit_choice(data, settings)
+
+    def _scorer(self):
+        """The scorer that ``scoring`` stands for, or None."""
+        if self.scoring is None:
+            return None
+        if not isinstance(self.scoring, str) and not callable(self.scoring):
+            raise ValueError(f"scoring must be the name of a scorer or a callable; got {self.scoring!r}")
+        return check_scoring(self, scoring=self.scoring)
+
+    def _settings(self):
+        """The settings that are the same in every cell and fold."""
+        names = ("fit_intercept", "standardize", "positive", "tol")
+        seed = self.random_state
+        if not isinstance(seed, (Integral, type(None))):
+            # A number, because folds in other processes would each get a copy of the generator.
+            seed = int(check.check_random_state(seed).integers(2**31))
+        given = {name: getattr(self, name) for name in names}
+        return Settings(loss=self._loss, penalty=self._penalty(0), alpha=0.0, random_state=seed, **given)
+
+    def _penalty(self, h):
+        return TrimmedL1(h, self.penalty_factor, groups=self.groups, q=self.q)
+
+    def _total_gram(self, X, task):
+        """The Gram matrix from which folds are subtracted, if there are soft cells of least squares."""
+        problem = task.problem
+        soft = any(alpha != "exact" for alpha in self.alphas_)
+        single = problem.loss.constant_curvature and problem.penalty.norm.q is None
+        if not (soft and single) or self.positive or X.shape[1] > ALL_COLUMNS or is_foreign(X):
+            return None
+        return TotalGram.of(X, problem.d, center=self.fit_intercept)
+
+    def _scores(self, scorer, X, y, coefs, intercepts, test):
+        """What the scorer says about each fit on the test samples."""
+        fitted = (self._fitted(coef, intercept) for coef, intercept in zip(coefs, intercepts, strict=True))
+        return [scorer(model, X[test], y[test]) for model in fitted]
+
+    def _fitted(self, coef, intercept):
+        """A copy with these coefficients, for a scorer to predict with from an array."""
+        model = copy.copy(self)
+        vars(model).pop("feature_names_in_", None)
+        model.coef_, model.intercept_ = coef, intercept
+        return model
+
+    def _fit_choice(self, data, settings):
+        """Fit the chosen h and alpha to all samples, starting from the cell of the path."""
+        i, j = self.best_index_
+        cell = self.path_.results[i][j]
+        choice = {"penalty": self._penalty(self.h_), "alpha": self.chosen_alpha_}
+        final = replace(settings, **choice, options={"effort": self.effort})
+        result, task = minimize(data, final, cell.coef)
+        chosen = _settled(cell, result, self.tol * self.path_.objectives.max())
+        if np.isnan(chosen.stationarity):  # cells of a path carry no certificate
+            chosen = replace(chosen, stationarity=task.stationarity_of(chosen))
+        self._take(chosen, task)
+        self.entry_order_ = entry_over_path(features_in(self.path_.coefs[: i + 1, j], 1), self.entry_order_)
+
+
+def _settled(cell, result, least_gain):
+    """The cell of the path, or the later fit that starts from it if its objective is lower by ``least_gain``.
+
+    A later fit with the same features is not used. So the choice is a cell of the path even where the loss
+    has no minimum, as for separable classes, where each further fit ends at another point.
+    """
+    same = np.array_equal(cell.weights > 0, result.weights > 0) and np.array_equal(
+        cell.coef != 0, result.coef != 0
+    )
+    if same:
+        return replace(cell, swap_optimal=result.swap_optimal)
+    return result if result.objective < cell.objective - least_gain else cell
+
+
+def criteria_of_path(name, data, task, path, n, fit_intercept) -> np.ndarray:
+    """The information criterion of every cell, for n samples.
+
+    Its degrees of freedom are the nonzero coefficients and the intercept. In a multinomial model one class
+    follows from the others.
+    """
+    problem, shape, X = task.problem, path.objectives.shape, data.X
+    loss = problem.loss
+    coefs = path.coefs.reshape(-1, *path.coefs.shape[2:]).astype(float)
+    intercepts = path.intercepts.reshape(-1, *path.intercepts.shape[2:])
+    deviance = [loss.deviance(eta, data.y, data.d, n) for eta in predictors(X, coefs, intercepts)]
+    features = features_in(coefs, 1)
+    has_intercept = int(fit_intercept and loss.sees_constants)
+    df = (loss.n_outputs - loss.redundant_outputs) * (features.sum(axis=1) + has_intercept)
+    groups, _ = groups_of(problem.penalty, X.shape[1])
+    parts = features.sum(axis=1) if groups is None else [np.unique(groups[one]).size for one in features]
+    value = criterion_value(name, deviance, df, n, n_parts(task), n_selected=parts)
+    return np.reshape(value, shape)
+
+
+def entry_over_path(inside: np.ndarray, forward: np.ndarray) -> np.ndarray:
+    """The steps at which features enter the model as h grows; ``forward`` orders those that enter together.
+
+    Parameters
+    ----------
+    inside : ndarray of bool of shape (n_hs, n_features)
+        Whether a feature is in the model, for rising h up to the chosen one.
+    forward : ndarray of int of shape (n_features,)
+        Steps of forward selection: from 1, equal for features of one group; 0 and -1 stay as they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.selection.crossval import entry_over_path
+    >>> inside = np.array([[False, False, True], [True, True, True]])
+    >>> entry_over_path(inside, np.array([3, 1, 2]))
+    array([3, 2, 1])
+    """
+    inside = np.vstack([inside, np.ones_like(forward, dtype=bool)])  # the final fit may have other features
+    first = inside.argmax(axis=0)
+    steps = np.unique(forward[forward > 0])
+    earliest = np.array([first[forward == step].min() for step in steps], dtype=int)
+    order = forward.copy()
+    for place, k in enumerate(np.lexsort((steps, earliest)), 1):
+        order[forward == steps[k]] = place
+    return order
+
+
+class TrimmedLassoCV(Regressor, SurfaceCV):
+    r"""The trimmed lasso with h and alpha chosen by cross-validation or an information criterion.
+
+    Parameters
+    ----------
     hs : "auto", or sequence of int or fractions, default="auto"
-        How many coefficients (or groups) may go free. ``"auto"`` is :func:`~trimreg.selection.auto_hs`: 0
-        to a sensible maximum, not every integer.
+        How many coefficients (or groups) carry no penalty. ``"auto"`` is
+        :func:`~trimreg.selection.auto_hs`: from 0 to a sensible maximum, not every integer.
     alphas : "exact", "auto" or sequence, default="exact"
-        ``"exact"`` chooses among best subsets: there is nothing but h to choose. ``"auto"`` is a grid of 21
-        numbers; a sequence may hold numbers and ``"exact"``.
+        ``"exact"`` chooses among best subsets, so only h is left to choose. ``"auto"`` is a grid of 21
+        numbers. A sequence may hold numbers and ``"exact"``.
     cv : int, splitter or iterable, default=None
-        Folds; None is 5. As in scikit-learn, stratified for classifiers.
+        The folds; None is 5. As in scikit-learn, stratified for classifiers.
     rule : {"min", "1se"}, default="min"
         The best mean score, or the smallest h (then the largest alpha) within one standard error of it.
     criterion : {None, "aic", "bic", "ebic", "gic"}, default=None
@@ -26,49 +233,41 @@ _PARAMETERS = """
         A scikit-learn scorer, greater is better. None is minus the mean loss of the test samples (minus the
         mean squared error for least squares).
     effort : {"low", "medium", "high"}, default="medium"
-        How hard every fit looks for the best free set.
+        How hard every fit searches for the best free set.
     fit_intercept, standardize : bool, default=True
     positive : bool, default=False
     penalty_factor, groups
         As in :class:`~trimreg.TrimmedLasso`.
     tol : float, default=1e-6
     n_jobs : int or None, default=None
-        Folds in parallel, by joblib: any of its backends will do.
+        Number of folds to fit at the same time, with any joblib backend.
     verbose : int, default=0
         1 shows a progress bar.
-    random_state : int, Generator or RandomState, optional"""
-_ATTRIBUTES = """
+    random_state : int, Generator or RandomState, optional
+
+    Attributes
+    ----------
     h_, alpha_ : int, float
-        What was chosen; ``chosen_alpha_`` is the entry of ``alphas_``, which may be ``"exact"``.
+        The choice; ``chosen_alpha_`` is the element of ``alphas_``, which may be ``"exact"``.
     hs_, alphas_ : ndarray of int, list
         The grid.
     score_path_ : ndarray of shape (n_hs, n_alphas, n_folds)
-        Test scores, greater is better.
+        Test scores, greater is better; only without ``criterion``.
+    mse_path_ : ndarray of shape (n_hs, n_alphas, n_folds)
+        Mean squared errors of the test samples; only without ``scoring`` and ``criterion``.
     criterion_path_ : ndarray of shape (n_hs, n_alphas)
         The criterion, smaller is better; only with ``criterion``.
     coef_path_ : ndarray of shape (n_hs, n_alphas, n_features) or (n_hs, n_alphas, n_outputs, n_features)
-        Coefficients of fits to all samples.
+        Coefficients of the fits to all samples.
     path_ : TrimmedPath
         Those fits.
     best_index_ : tuple of int
-        The place of the choice in ``hs_`` and ``alphas_``.
+        The indices of the choice in ``hs_`` and ``alphas_``.
     coef_, intercept_, support_, result_, ...
-        The model of that h and alpha, fitted to all samples, as in the estimator without CV.
+        The model with that h and alpha, fitted to all samples, as in :class:`~trimreg.TrimmedLasso`.
     entry_order_ : ndarray of int of shape (n_features,)
-        The step at which a feature enters as h grows, for the alpha chosen; forward selection orders those
-        that enter together. 0 is never penalized, -1 not in the model."""
-
-
-class TrimmedLassoCV(Regressor, SurfaceCV):
-    __doc__ = rf"""The trimmed lasso that chooses h and alpha by cross-validation or a criterion.
-
-    Parameters
-    ----------{_PARAMETERS}
-
-    Attributes
-    ----------{_ATTRIBUTES}
-    mse_path_ : ndarray of shape (n_hs, n_alphas, n_folds)
-        Mean squared errors of the test samples; not with ``scoring`` or ``criterion``.
+        The step at which a feature enters as h grows, for the chosen alpha. Forward selection orders features
+        that enter together. 0 is never penalized, -1 is not in the model.
 
     Examples
     --------
@@ -108,22 +307,31 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
     _loss = "quadratic"
 
     @property
-    def mse_path_(self):
+    def mse_path_(self) -> np.ndarray:
         if self.criterion is not None or self.scoring is not None:
-            raise AttributeError("mse_path_ is there without criterion and without scoring")
+            raise AttributeError("mse_path_ exists only without criterion and without scoring")
         return -self.score_path_
 
 
 class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
-    __doc__ = rf"""Trimmed logistic regression, binary or multinomial, that chooses h and alpha.
+    r"""Trimmed logistic regression, binary or multinomial, with h and alpha chosen from the data.
 
     Parameters
-    ----------{_PARAMETERS}
+    ----------
+    hs, alphas, cv, rule, criterion, scoring
+        As in :class:`TrimmedLassoCV`.
     class_weight : None, "balanced" or dict, default=None
+        As in :class:`~trimreg.TrimmedLogisticRegression`.
+    effort, fit_intercept, standardize, positive, penalty_factor, groups, tol, n_jobs, verbose, random_state
+        As in :class:`TrimmedLassoCV`.
 
     Attributes
-    ----------{_ATTRIBUTES}
+    ----------
+    h_, alpha_, chosen_alpha_, hs_, alphas_, score_path_, criterion_path_, coef_path_, path_, best_index_
+        As in :class:`TrimmedLassoCV`.
     classes_ : ndarray
+    coef_, intercept_, support_, entry_order_, result_, ...
+        The model with that h and alpha, as in :class:`~trimreg.TrimmedLogisticRegression`.
 
     Examples
     --------
@@ -158,7 +366,7 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
     ):
         self._store(locals())
 
-    h = "auto"  # what the estimator without CV has for a parameter; see h_
+    h = "auto"  # a parameter of the estimator without CV; the choice is h_
 
     def _keep(self, task, details):
         super()._keep(task, details)
@@ -175,17 +383,27 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
 
 
 class MEstimatorCV(Regressor, SurfaceCV):
-    __doc__ = rf"""A trimmed model of any loss that chooses h and alpha.
+    r"""A trimmed model with any loss, with h and alpha chosen from the data.
 
     Parameters
     ----------
     loss : str or loss object, default="quadratic"
-        See :mod:`trimreg.losses`.{_PARAMETERS}
+        See :mod:`trimreg.losses`.
+    hs, alphas, cv, rule, criterion, scoring, effort, fit_intercept, standardize, positive
+        As in :class:`TrimmedLassoCV`.
+    penalty_factor, groups
+        As in :class:`TrimmedLassoCV`.
     q : 2 or inf, default=2
         The norm of a group.
+    tol, n_jobs, verbose, random_state
+        As in :class:`TrimmedLassoCV`.
 
     Attributes
-    ----------{_ATTRIBUTES}
+    ----------
+    h_, alpha_, chosen_alpha_, hs_, alphas_, score_path_, criterion_path_, coef_path_, path_, best_index_
+        As in :class:`TrimmedLassoCV`.
+    coef_, intercept_, support_, entry_order_, result_, ...
+        The model with that h and alpha, as in :class:`~trimreg.MEstimator`.
 
     Examples
     --------

@@ -1,62 +1,66 @@
-r"""The surface on the training part of a fold, scored on its test part.
+r"""Fits of the whole surface to the training part of a fold, and their scores on the test part.
 
-Training samples are told from test samples by weights of 0, so a large X is never copied. For least squares
-the Gram matrix of a fold is that of all samples less that of its test samples: with ``z`` the columns less
-their means over all samples, ``delta`` the means of z over the training samples (total weight W),
+A large X is never copied: the other samples have weight 0 in the fit. For least squares the Gram matrix of a
+fold is that of all samples less that of the samples left out. With :math:`S` and :math:`S_{out}` the second
+moments about the means :math:`m` and :math:`m_{out}` of their own samples, with total weights 1 and
+:math:`W_{out}`, and :math:`m_{in}` the mean of the training samples, of weight :math:`W = 1 - W_{out}`,
 
-.. math:: G_{train} = \frac{1}{W} \Bigl(\sum_{i} w_i z_i z_i' - \sum_{i \in test} w_i z_i z_i'\Bigr)
-          - \delta\delta',
+.. math:: G_{train} = \frac{1}{W} \bigl(S - S_{out} - W_{out} (m_{out} - m)(m_{out} - m)'\bigr)
+          - (m_{in} - m)(m_{in} - m)',
 
 so all folds together cost about two Gram matrices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..designs import as_design
 from ..designs.convert import is_foreign
-from ..estimators.task import Task, prepare
-from ..losses import get_loss
+from ..estimators.task import Data, Settings, set_up
 from ..solvers.gram import FixedGram
 from .path import cells
 
 _COPIED = 1 << 26  # bytes of X up to which a fold has its own copy of the training rows
-_PREDICTED = 1 << 24  # numbers of linear predictors, of all samples, that a pass over a far X makes at a time
-_PER_SCORE = 4  # arrays of the size of a linear predictor that it takes to score one
-ALL_COLUMNS = 3000  # above this a surface does not form the whole Gram matrix either
+_PREDICTED = 1 << 24  # linear predictors (of all samples) that one pass over data on disk computes
+_PER_SCORE = 4  # arrays of the size of a linear predictor that scoring one fit takes
+ALL_COLUMNS = 3000  # with more columns the whole Gram matrix is not formed
 
-#: A column is taken anew if its variance in the fold is less than this part of what was subtracted from.
+#: A column is computed anew if its variance in the fold is below this fraction of the variance before.
 _CANCELLED = 1e-5
 
 
 @dataclass
 class TotalGram:
-    """The Gram matrix of all samples, of columns less their means; a fold takes its own out of it."""
+    """The Gram matrix of all samples about their means, from which a fold subtracts the samples left out."""
 
     gram: np.ndarray
     mean: np.ndarray | None
 
     @classmethod
-    def of(cls, X, weights, center: bool) -> TotalGram:
-        mean = as_design(X, weights, center=True).offset if center else None
-        return cls(_second_moments(X, weights, mean), mean)
+    def of(cls, X: Any, weights: np.ndarray, center: bool) -> TotalGram:
+        return cls(*_second_moments(X, weights, center))
 
-    def of_fold(self, X, weights, test, design, d) -> np.ndarray:
-        """The Gram matrix of the training samples: the columns of ``design``, under its weights ``d``."""
-        mass = np.delete(weights, test).sum()
-        gram = self.gram - _second_moments(X[test], weights[test], self.mean)
+    def without(
+        self, X: Any, weights: np.ndarray, left_out: np.ndarray, design: Any, d: np.ndarray
+    ) -> np.ndarray:
+        """The Gram matrix of the other samples: the columns of ``design`` with weights ``d``."""
+        mass = np.delete(weights, left_out).sum()
+        moments, mean = _second_moments(X[left_out], weights[left_out], self.mean is not None)
+        gram = self.gram - moments
+        if self.mean is not None:
+            gram -= weights[left_out].sum() * _outer(mean - self.mean)
         gram /= mass
         if self.mean is not None:
-            delta = design.offset - self.mean
-            gram -= np.outer(delta, delta)
+            gram -= _outer(design.offset - self.mean)
         scale = design.inverse_scale
         gram *= scale * scale[:, None]
-        # What one sample of the test part outweighs is lost by the subtraction.
+        # If one sample left out outweighs the others, the subtraction loses all digits.
         before = np.diag(self.gram) / mass * scale**2
         lost = np.flatnonzero(design.column_norms(d) ** 2 < _CANCELLED * before)
         if lost.size:
@@ -65,97 +69,94 @@ class TotalGram:
         return gram
 
 
-def _second_moments(X, weights, mean):
-    r""":math:`\sum_i w_i (x_i - m)(x_i - m)'`, without the mean if that is None."""
-    design = as_design(X, weights / weights.sum(), center=mean is not None)
-    if mean is not None:
-        # The products of a design, but about a mean that is not its own.
-        design.offset = mean
-        if hasattr(design, "_cancels"):
-            design._cancels = np.abs(mean) > 1e3 * design._deviation
-    design.inverse_scale = np.ones(X.shape[1])  # also of columns that do not vary here
+def _second_moments(X, weights, center):
+    r""":math:`\sum_i w_i (x_i - m)(x_i - m)'` and the mean m; without ``center``, None for 0."""
+    design = as_design(X, weights / weights.sum(), center=center)
     every = np.arange(X.shape[1])
-    return design.gram(every, weights, every)
+    return design.gram(every, weights, every), design.offset
+
+
+def _outer(v):
+    return np.outer(v, v)
+
+
+class Fits(NamedTuple):
+    """Coefficients and intercepts of every cell, row by row of the grid, and the loss they minimize."""
+
+    coefs: np.ndarray
+    intercepts: np.ndarray
+    loss: Any
 
 
 @dataclass
-class Search:
-    """What the folds of a search share."""
+class LinearFolds:
+    """``fit`` and ``score`` of a linear model for :class:`~trimreg.selection.search.Search`."""
 
-    X: object
-    target: np.ndarray
-    d: np.ndarray
-    arguments: dict  # of :func:`prepare`
+    data: Data
+    settings: Settings
     hs: np.ndarray
     alphas: list
     effort: str
     total: TotalGram | None = None
-    scores: Callable | None = None  # of (coefs, intercepts, test); None is minus the loss
+    scorer: Callable | None = None  # scores of (coefs, intercepts, test); None is minus the loss
+
+    def fit(self, train: np.ndarray) -> Fits:
+        """The surface on the training samples. A sample that occurs twice counts twice."""
+        times = np.bincount(train, minlength=self.data.d.size)
+        task = set_up(self._weighted(self.data.d * times), self.settings)
+        gram = None if self.total is None else self._gram(task, times)
+        _, steps = cells(task, self.hs, self.alphas, effort=self.effort, gram=gram, verify=False)
+        fits = [task.in_units(step.theta) for row in steps for step in row]
+        coefs, intercepts = (np.array(values) for values in zip(*fits, strict=True))
+        return Fits(coefs, intercepts, task.problem.loss)
+
+    def score(self, fits: Fits, test: np.ndarray) -> np.ndarray:
+        """Scores of every cell on the test samples, of shape (n_hs, n_alphas)."""
+        if self.scorer is None:
+            scores = minus_loss(self.data, fits, test)
+        else:
+            scores = self.scorer(fits.coefs, fits.intercepts, test)
+        return np.asarray(scores, dtype=float).reshape(len(self.hs), len(self.alphas))
+
+    def _weighted(self, weights) -> Data:
+        """The data with these weights: a copy of the rows of positive weight if that is small."""
+        X = self.data.X
+        quadratic = self.settings.loss.constant_curvature  # other losses may depend on all of y
+        if quadratic and not sp.issparse(X) and not is_foreign(X) and X.nbytes <= _COPIED:
+            return replace(self.data, d=weights).rows(np.flatnonzero(weights))
+        return self.data.weighted(weights)
+
+    def _gram(self, task, times):
+        """A function from column norms to the Gram matrix, by subtraction; None if that is not cheaper."""
+        d, left_out = self.data.d, np.flatnonzero(times == 0)
+        if np.any(times > 1) or 2 * left_out.size > np.count_nonzero(times) or not d[left_out].any():
+            return None
+        gram = self.total.without(self.data.X, d, left_out, task.problem.design, task.problem.d)
+
+        def scaled(norms):
+            return FixedGram(np.arange(norms.size), gram / norms / norms[:, None], norms.size)
+
+        return scaled
 
 
-def score_fold(search: Search, train, test) -> np.ndarray:
-    """Scores of every cell, fitted to the training samples, on the test samples: shape (n_hs, n_alphas)."""
-    times = np.bincount(train, minlength=search.d.size)
-    task = _training_task(search, search.d * times)
-    gram = _fold_gram(search, task, times, test) if search.total is not None else None
-    _, steps = cells(task, search.hs, search.alphas, effort=search.effort, gram=gram, verify=False)
-    fits = [in_units(task, step) for row in steps for step in row]
-    coefs, intercepts = (np.array(values) for values in zip(*fits, strict=True))
-    if search.scores is None:
-        scores = minus_loss(search.X, task.problem.loss, search.target, search.d, coefs, intercepts, test)
-    else:
-        scores = search.scores(coefs, intercepts, test)
-    return np.asarray(scores, dtype=float).reshape(len(search.hs), len(search.alphas))
-
-
-def _training_task(search, weights) -> Task:
-    """The task of the samples of positive weight: a copy of their rows if that is small, else by weights."""
-    X, target = search.X, search.target
-    quadratic = get_loss(search.arguments["loss"]).constant_curvature  # others may look at all of y
-    if quadratic and not sp.issparse(X) and not is_foreign(X) and X.nbytes <= _COPIED:
-        rows = np.flatnonzero(weights)
-        X, target, weights = X[rows], target[rows], weights[rows]
-    return prepare(X, target, sample_weight=weights, **search.arguments)
-
-
-def in_units(task: Task, step):
-    """The coefficients and the intercept of a step in the units of X."""
-    return task.in_units(step.theta)
-
-
-def _fold_gram(search, task, times, test):
-    """A function from column norms to the Gram matrix of the fold; None if computing it anew costs less."""
-    others = times == 0
-    complement = np.all(times <= 1) and np.array_equal(np.flatnonzero(others), np.sort(test))
-    if not complement or 2 * test.size > np.count_nonzero(times):
-        return None
-    design, d = task.problem.design, task.problem.d
-    gram = search.total.of_fold(search.X, search.d, test, design, d)
-
-    def scaled(norms):
-        every = np.arange(norms.size)
-        return FixedGram(every, gram / norms / norms[:, None], norms.size)
-
-    return scaled
-
-
-def minus_loss(X, loss, target, d, coefs, intercepts, test):
-    """Minus the mean loss of the test samples (least squares: the mean squared error), for every fit."""
+def minus_loss(data: Data, fits: Fits, test: np.ndarray) -> list[float]:
+    """Minus the mean loss of the test samples (least squares: the mean squared error) for every fit."""
+    X, d, loss = data.X, data.d, fits.loss
     weights = np.bincount(test, d[test], minlength=d.size)
-    weights /= weights.sum()
-    eta = np.zeros((d.size, *intercepts.shape[1:]))  # the other samples have no weight
+    weights = weights / weights.sum()
+    eta = np.zeros((d.size, *fits.intercepts.shape[1:]))  # the other samples have no weight
     scores = []
     far = is_foreign(X)
-    for one in predictors(X if far else X[test], coefs, intercepts):
+    for one in predictors(X if far else X[test], fits.coefs, fits.intercepts):
         eta[test] = one[test] if far else one
-        scores.append(-loss.report_factor * loss.value(eta, target, weights))
+        scores.append(-loss.report_factor * loss.value(eta, data.y, weights))
     return scores
 
 
-def predictors(X, coefs, intercepts):
-    """Linear predictors of shape (number of fits, n_samples[, n_outputs]), one product with X in all.
+def predictors(X: Any, coefs: np.ndarray, intercepts: np.ndarray) -> Iterable[np.ndarray]:
+    """Linear predictors of shape (number of fits, n_samples[, n_outputs]), by one product with X.
 
-    For a far X it is a generator over the fits, and a pass makes as many of them as fit in memory.
+    For data on disk or a cluster it is a generator over the fits. One pass computes as many as fit in memory.
     """
     if is_foreign(X):
         return _far_predictors(X, coefs, intercepts)
@@ -169,7 +170,7 @@ def predictors(X, coefs, intercepts):
 def _far_predictors(X, coefs, intercepts):
     outputs = 1 if coefs.ndim == 2 else coefs.shape[1]
     size = X.shape[0] * outputs
-    # Predictors have the memory of the columns, and are there twice while the intercepts are added.
+    # Predictors share the memory of the columns. Adding the intercepts takes a second copy.
     fitting = (getattr(X, "memory", np.inf) / 8 - _PER_SCORE * size) / 2
     step = int(max(1, min(_PREDICTED, fitting) // size))
     for start in range(0, coefs.shape[0], step):

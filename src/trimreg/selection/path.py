@@ -15,7 +15,7 @@ from ..solvers.few_rows import compress, pays
 from ..solvers.mm.workingset import WorkingSetSolver
 from ..solvers.surface import surface
 from .grid import alpha_grid, check_alphas, check_hs
-from .progress import progress
+from .search import reported
 
 
 @dataclass
@@ -150,7 +150,7 @@ def trimmed_path(
         positive=positive, sample_weight=sample_weight, tol=tol, random_state=random_state,
     )  # fmt: skip
     hs, alphas = grid_for(task, hs, alphas, count_samples(sample_weight, task.problem.d))
-    with progress(hs.size * len(alphas), "fits", verbose) as advance:
+    with reported(hs.size * len(alphas), "fits", verbose) as advance:
         return solve_path(task, hs, alphas, effort=effort, advance=advance)
 
 

@@ -1,32 +1,32 @@
-"""Work that takes a while: done in parallel, and seen to be done."""
+"""Progress of long work: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
-from contextlib import closing, contextmanager
-
-from sklearn.utils.parallel import Parallel, delayed
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..estimators import validation as check
-from ..solvers import many_fits
 
 
 @contextmanager
-def progress(total, label, verbose=1, every_seconds=None):
-    """A function ``advance(count=1)`` to call as work gets done, of ``total`` pieces.
+def progress(
+    total: int, label: str, verbose: int = 1, every_seconds: float | None = None
+) -> Iterator[Callable[..., None]]:
+    """Give a function ``advance(count=1)`` to call after each of ``total`` pieces of work.
 
     Parameters
     ----------
     total : int
     label : str
-        What is being done.
+        The name of the work.
     verbose : int or bool
-        0 shows nothing. 1 shows, on standard error, a bar on a terminal, and elsewhere a line for every
-        tenth of the work. 2 and more shows a line for every piece where there is no terminal.
+        0 shows nothing. 1 shows, on standard error, a bar on a terminal, and elsewhere one line per tenth of
+        the work. 2 or more shows one line per piece where there is no terminal.
     every_seconds : float, optional
-        For long work: where there is no terminal and ``verbose`` is 1, the lines are so many seconds apart
-        and say how long the rest may take.
+        For long work. Without a terminal and with ``verbose=1``, lines appear at this interval and estimate
+        the time left.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def progress(total, label, verbose=1, every_seconds=None):
     """
     verbose = int(verbose) if isinstance(verbose, bool) else check.check_number("verbose", verbose, 0)
     if not verbose or not total:
-        yield _nothing
+        yield lambda count=1: None
         return
 
     from rich.console import Console
@@ -63,12 +63,8 @@ def progress(total, label, verbose=1, every_seconds=None):
         yield lambda count=1: bar.advance(task, count)
 
 
-def _nothing(count=1):
-    pass
-
-
 def _lines(total, label, every):
-    """An ``advance`` that prints a line whenever another ``every`` pieces are done, and at the end."""
+    """An ``advance`` that prints a line after every ``every`` pieces, and at the end."""
     done = 0
 
     def advance(count=1):
@@ -81,7 +77,7 @@ def _lines(total, label, every):
 
 
 def _timed_lines(total, label, every_seconds, clock=time.monotonic):
-    """An ``advance`` that prints a line when so many seconds have passed since the last, and at the end."""
+    """An ``advance`` that prints a line at most every ``every_seconds``, and at the end."""
     start = last = clock()
     done = 0
 
@@ -100,7 +96,7 @@ def _timed_lines(total, label, every_seconds, clock=time.monotonic):
 
 
 def duration(seconds: float) -> str:
-    """A time to read.
+    """A time in words.
 
     Examples
     --------
@@ -114,35 +110,3 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
-
-
-def parallel(function, tasks, *, n_jobs=None, label="", verbose=0, shared=False):
-    """``[function(*task) for task in tasks]``, by joblib, with a progress bar.
-
-    The results are in the order of the tasks whatever ``n_jobs`` is, so what is computed from them does not
-    depend on it. Any backend of joblib's will do: ``with joblib.parallel_config("dask"): ...``. With
-    ``shared`` it is threads, for tasks that cannot leave this process.
-
-    An interrupt ends all of them: tasks that have not begun do not, and the ``KeyboardInterrupt`` goes on.
-
-    Examples
-    --------
-    >>> from trimreg.selection.progress import parallel
-    >>> parallel(pow, [(2, 3), (3, 2)])
-    [8, 9]
-    """
-    tasks = list(tasks)
-    with progress(len(tasks), label, verbose) as advance:
-        results = []
-        jobs = Parallel(n_jobs=n_jobs, return_as="generator", require="sharedmem" if shared else None)
-        with closing(jobs(delayed(_one_of_many)(function, *task) for task in tasks)) as outcomes:
-            for result in outcomes:
-                results.append(result)
-                advance()
-    return results
-
-
-def _one_of_many(function, *task):
-    """``function(*task)``, in the worker: an interrupt is meant for all tasks."""
-    with many_fits():
-        return function(*task)

@@ -14,8 +14,8 @@ from ..designs.convert import is_foreign, tied, to_host
 from ..estimators import validation as check
 from .errorbounds import ASSUMPTIONS, error_bound, least_count, least_threshold
 from .grid import auto_hs, check_hs
-from .progress import parallel
 from .resampling import OverAnEstimator, checked_data, coefficients, seeded, weight_name
+from .search import parallel
 
 #: Parameters that count coefficients; any other is a strength, whose values only the user can know.
 COUNTS = ("h", "n_nonzero_coefs")

@@ -11,9 +11,9 @@ from sklearn.model_selection import check_cv
 
 from ...designs.convert import adopt, is_far, to_host
 from ...estimators import validation as check
-from ...selection.progress import parallel, progress
-from ...selection.rules import RULES, choose
-from ...selection.search import _rows, mean_and_error
+from ...selection.grid import RULES, choose
+from ...selection.progress import progress
+from ...selection.search import _rows, mean_and_error, parallel
 from ..model import GraphData, GraphicalModel, read_covariance
 from ..task import GraphTask, prepare_graph
 from .criteria import (
