@@ -284,7 +284,10 @@ BAD = {
     "alphas": (lambda X, y: ((X, y), {"alpha": [1.0, 2.0]}), "alpha is for 2 problems, but X is for 5"),
     "alpha": (lambda X, y: ((X, y), {"alpha": -1.0}), "alpha must be a finite number >= 0"),
     "a word": (lambda X, y: ((X, y), {"alpha": "all"}), "alpha must be 'exact'"),
-    "axes": (lambda X, y: ((X, y), {"alpha": np.ones((5, 1))}), "alpha must be a number, or a sequence"),
+    "axes": (
+        lambda X, y: ((X, y), {"alpha": np.ones((5, 1))}),
+        "alpha must be a number, or one",
+    ),
     "h": (lambda X, y: ((X, y), {"h": [1, 2, 3, 4, 17]}), "h must be an integer from 0 to"),
     "eta": (lambda X, y: ((X, y), {"eta": 0.0}), "eta must be a finite number > 0"),
     "tau": (lambda X, y: ((X, y), {"tau": "x"}), "tau must be a finite number > 0"),
@@ -303,7 +306,7 @@ BAD = {
     ),
     "start": (lambda X, y: ((X, y), {"theta0": np.zeros(3)}), "theta0 must have shape"),
     "features": (lambda X, y: (([X[0], X[1][:, :3]], y[:2]), {}), "X\\[1\\] has shape \\(30, 3\\)"),
-    "targets": (lambda X, y: (([X[0], X[1]], y[:1]), {}), "y must hold a vector for each of the 2"),
+    "targets": (lambda X, y: (([X[0], X[1]], y[:1]), {}), "y must hold one vector for each of the 2"),
     "target": (lambda X, y: (([X[0], X[1][:9]], y[:2]), {}), "y\\[1\\] must have shape \\(9,\\)"),
     "nothing": (lambda X, y: ((X[:0], y[0]), {}), "at least one problem"),
 }
@@ -348,7 +351,7 @@ def test_it_is_a_public_name():
 
 
 def test_sparse_matrices_are_refused():
-    with pytest.raises(TypeError, match="X is a sparse matrix"):
+    with pytest.raises(TypeError, match="X must be dense, but is a sparse matrix"):
         solve_batch(sp.csc_array(np.eye(4)), np.ones(4), h=1, alpha=0.1)
 
 
@@ -375,7 +378,7 @@ def test_tensors_without_numbers_to_read_are_named(data):
         solve_batch(X.to("meta"), y, **options)
     with pytest.raises(ValueError, match="y is on the meta device"):
         solve_batch(X, y.to("meta"), **options)
-    with pytest.raises(TypeError, match=r"X\[1\] is a sparse tensor.*X\[1\].to_dense"):
+    with pytest.raises(TypeError, match=r"X\[1\] must be dense, but is a sparse tensor.*X\[1\].to_dense"):
         solve_batch([X[0], X[1].to_sparse()], list(y[:2]), **options)
-    with pytest.raises(TypeError, match="y is a sparse tensor"):
+    with pytest.raises(TypeError, match="y must be dense, but is a sparse tensor"):
         solve_batch(X, y.to_sparse(), **options)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trimreg.designs import as_design
-from trimreg.losses import get_loss
+from trimreg.losses import LOSSES, get_loss
 from trimreg.penalties import TrimmedL1
 from trimreg.penalties.simplex import project_rows
 from trimreg.solvers import Problem, run
@@ -17,10 +17,12 @@ from trimreg.solvers.first_order.arrays import (
     eigenvalues_by_powers,
     largest_eigenvalues,
 )
-from trimreg.solvers.first_order.batch import Terms, descend, largest_change
+from trimreg.solvers.first_order.batch import Terms, largest_change, run_batch
 
 COUNT, N, P = 6, 25, 12
 H = np.array([0, 1, 3, 5, 11, 12])
+QUADRATIC = get_loss("quadratic")
+AGNOSTIC = [name for name, kind in LOSSES.items() if kind.array_agnostic]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,7 @@ def terms_of(batch, alpha=0.3, tau=1.0, tol=1e-6, eta=None):
 
 def solved(batch, terms, **options):
     w = terms.total / P * np.ones((COUNT, P))
-    return descend(batch, np.zeros((COUNT, P)), w, terms, project=project_rows, **options)
+    return run_batch(batch, np.zeros((COUNT, P)), w, terms, project=project_rows, **options)
 
 
 def alone(X, y, d, h, alpha, tau=1.0, tol=1e-6, max_iter=20_000, loss="quadratic", eta=None):
@@ -56,7 +58,7 @@ def alone(X, y, d, h, alpha, tau=1.0, tol=1e-6, max_iter=20_000, loss="quadratic
 @pytest.mark.parametrize("form", ["samples", "gram"])
 @pytest.mark.parametrize("tau", [1.0, 0.3])
 def test_each_problem_ends_where_it_would_alone(data, form, tau):
-    batch = SampleBatch(*data)
+    batch = SampleBatch(*data, QUADRATIC)
     alphas = np.array([0.3, 0.1, 1.0, 0.02, 0.3, 5.0])
     terms = terms_of(batch, alphas, tau)
     end = solved(batch if form == "samples" else batch.gram(), terms)
@@ -74,7 +76,7 @@ def test_each_problem_ends_where_it_would_alone(data, form, tau):
 def test_logistic_problems_too(data):
     X, y, d = data
     labels = (y > 0).astype(float)
-    batch = SampleBatch(X, labels, d, loss="logistic")
+    batch = SampleBatch(X, labels, d, get_loss("logistic"))
     end = solved(batch, terms_of(batch, 0.05), max_iter=200)
     for b in range(COUNT):
         expected = alone(X[b], labels[b], d[b], H[b], 0.05, loss="logistic", max_iter=200)
@@ -84,7 +86,7 @@ def test_logistic_problems_too(data):
 
 @pytest.mark.parametrize("steps", [1, 7, 10])
 def test_looks_at_any_interval_find_the_same(data, monkeypatch, steps):
-    batch = SampleBatch(*data)
+    batch = SampleBatch(*data, QUADRATIC)
     expected = solved(batch, terms_of(batch))
     monkeypatch.setattr(batched, "STEPS_BETWEEN_LOOKS", steps)
     end = solved(batch, terms_of(batch))
@@ -95,7 +97,7 @@ def test_looks_at_any_interval_find_the_same(data, monkeypatch, steps):
 @pytest.mark.filterwarnings("ignore:not converged")
 @pytest.mark.parametrize("max_iter", [1, 13])
 def test_no_problem_takes_more_than_max_iter_steps(data, max_iter):
-    end = solved(SampleBatch(*data), terms_of(SampleBatch(*data)), max_iter=max_iter)
+    end = solved(SampleBatch(*data, QUADRATIC), terms_of(SampleBatch(*data, QUADRATIC)), max_iter=max_iter)
     np.testing.assert_array_equal(end.n_iter, max_iter)
     assert not end.converged.any()
     X, y, d = (part[2] for part in data)
@@ -105,8 +107,8 @@ def test_no_problem_takes_more_than_max_iter_steps(data, max_iter):
 
 def test_one_matrix_for_all_is_that_matrix_for_each(data):
     X, y, d = data
-    own = SampleBatch(np.broadcast_to(X[0], X.shape), y, np.broadcast_to(d[0], d.shape))
-    shared = SampleBatch(X[0], own.y, own.d)
+    own = SampleBatch(np.broadcast_to(X[0], X.shape), y, np.broadcast_to(d[0], d.shape), QUADRATIC)
+    shared = SampleBatch(X[0], own.y, own.d, QUADRATIC)
     expected = solved(own, terms_of(own))
     gram = GramBatch(own.take(slice(0, 1)).gram().gram[0], own.gram().c)
     for batch in (shared, gram, shared.gram()):
@@ -122,7 +124,7 @@ def test_offsets_and_scales_are_those_of_columns(data):
     offset, scale = rng.standard_normal((COUNT, P)), rng.uniform(0.0, 2.0, (COUNT, P))
     scale[:, 4] = 0.0
     Z = np.concatenate([(X - offset[:, None]) * scale[:, None], np.ones((COUNT, N, 1))], axis=2)
-    implicit, explicit = SampleBatch(X, y, d, offset, scale, constant=True), SampleBatch(Z, y, d)
+    implicit, explicit = SampleBatch(X, y, d, QUADRATIC, offset, scale, True), SampleBatch(Z, y, d, QUADRATIC)
     theta = rng.standard_normal((COUNT, P + 1))
     np.testing.assert_allclose(implicit.matrices(), Z)
     np.testing.assert_allclose(implicit.gradient(theta), explicit.gradient(theta), atol=1e-12)
@@ -133,15 +135,16 @@ def test_offsets_and_scales_are_those_of_columns(data):
         np.testing.assert_allclose(np.concatenate(small), explicit.gram().gram, atol=1e-12)
 
 
-@pytest.mark.parametrize("loss", batches.LOSSES)
-def test_losses_are_the_librarys(loss):
-    eta = np.array([[-800.0, -3.0, 0.0, 0.5, 800.0]])
-    y, d = np.array([[0.0, 1.0, 1.0, 0.25, 1.0]]), np.full((1, 5), 0.2)
-    slope, value, bound = batches.LOSSES[loss]
-    ours = get_loss(loss)
-    np.testing.assert_allclose(d * slope(eta, y, np), ours.gradient(eta, y, d), rtol=1e-15, atol=1e-300)
-    assert (d * value(eta, y, np)).sum() == pytest.approx(ours.value(eta[0], y[0], d[0]), rel=1e-14)
-    assert bound == ours.curvature_bound
+@pytest.mark.parametrize("loss", AGNOSTIC)
+def test_losses_take_tensors_and_rows(loss):
+    torch = pytest.importorskip("torch")
+    eta = np.array([[-800.0, -3.0, 0.0, 0.5, 800.0], [1.0, 2.0, 3.0, -4.0, 0.0]])
+    y, d = np.array([[0.0, 1.0, 1.0, 0.25, 1.0]] * 2), np.full((2, 5), 0.2)
+    ours, tensors = get_loss(loss), [torch.from_numpy(part) for part in (eta, y, d)]
+    each = [ours.gradient(*row) for row in zip(eta, y, d, strict=True)]
+    np.testing.assert_allclose(ours.gradient(*tensors).numpy(), each, rtol=1e-15, atol=1e-300)
+    each = [ours.value(*row) for row in zip(eta, y, d, strict=True)]
+    np.testing.assert_allclose((tensors[2] * ours.pointwise(*tensors[:2])).sum(-1).numpy(), each, rtol=1e-14)
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
@@ -161,7 +164,7 @@ def test_largest_eigenvalues_by_powers(scale):
 
 def test_a_design_of_zeros_has_a_step(data):
     X, y, d = data
-    zeros = SampleBatch(np.zeros_like(X), y, d)
+    zeros = SampleBatch(np.zeros_like(X), y, d, QUADRATIC)
     np.testing.assert_array_equal(zeros.lipschitz(), 1.0)
     np.testing.assert_array_equal(zeros.gram().lipschitz(), 1.0)
 
@@ -175,7 +178,7 @@ def moved(terms, seed):
 
 def test_the_bound_is_that_of_algorithm_1(data):
     """u and v of the proof, also where the steps in w are not 1."""
-    terms = terms_of(SampleBatch(*data), 0.7, 0.3)
+    terms = terms_of(SampleBatch(*data, QUADRATIC), 0.7, 0.3)
     before, theta, w, gradient = moved(terms, 0)
     found = batched.proof_bound(before, theta, w, gradient, terms)[:, 0]
     for b in range(COUNT):
@@ -185,7 +188,7 @@ def test_the_bound_is_that_of_algorithm_1(data):
 
 
 def test_the_largest_change_is_of_coefficients_or_of_weights(data):
-    terms = terms_of(SampleBatch(*data), 0.7)
+    terms = terms_of(SampleBatch(*data, QUADRATIC), 0.7)
     before, theta, w, gradient = moved(terms, 1)
     by_theta = largest_change(before, theta, before.w, gradient, terms)
     by_w = largest_change(before, before.theta, w, gradient, terms)
@@ -196,7 +199,7 @@ def test_the_largest_change_is_of_coefficients_or_of_weights(data):
 
 
 def test_the_other_rule_ends_when_nothing_moves(data):
-    batch = SampleBatch(*data)
+    batch = SampleBatch(*data, QUADRATIC)
     terms = terms_of(batch)
     end = solved(batch, terms, distance=largest_change)
     state = batched.State(
@@ -210,13 +213,13 @@ def test_the_other_rule_ends_when_nothing_moves(data):
 
 def test_advance_hears_of_every_problem_once(data):
     heard = []
-    solved(SampleBatch(*data), terms_of(SampleBatch(*data)), advance=heard.append)
+    solved(SampleBatch(*data, QUADRATIC), terms_of(SampleBatch(*data, QUADRATIC)), advance=heard.append)
     assert sum(heard) == COUNT
     assert min(heard) > 0
 
 
 def test_an_interrupt_leaves_what_there_is(data):
-    batch = SampleBatch(*data)
+    batch = SampleBatch(*data, QUADRATIC)
     whole = solved(batch, terms_of(batch))
 
     def stop(count):
@@ -233,22 +236,22 @@ def test_an_interrupt_leaves_what_there_is(data):
 
 def test_tensors_are_solved_as_arrays_are(data, monkeypatch):
     torch = pytest.importorskip("torch")
-    batch = SampleBatch(*data)
+    batch = SampleBatch(*data, QUADRATIC)
     expected, terms = solved(batch, terms_of(batch)), terms_of(batch)
     monkeypatch.setattr(batches, "on_host", lambda array: False)  # as if it were a device
     for form in ("samples", "gram"):
-        tensors = SampleBatch(*(torch.from_numpy(part.copy()) for part in data))
+        tensors = SampleBatch(*(torch.from_numpy(part.copy()) for part in data), QUADRATIC)
         np.testing.assert_allclose(1.0 / tensors.lipschitz().numpy(), terms.eta[:, 0], rtol=1e-12)
         tensors = tensors if form == "samples" else tensors.gram()
         theirs = Terms(*(torch.from_numpy(np.array(one)) for one in terms.arrays()))
-        w = theirs.total / P * torch.ones((COUNT, P), dtype=torch.float64)
-        end = descend(tensors, torch.zeros((COUNT, P), dtype=torch.float64), w, theirs, project=project_rows)
+        ones = torch.ones((COUNT, P), dtype=torch.float64)
+        end = run_batch(tensors, 0.0 * ones, theirs.total / P * ones, theirs, project=project_rows)
         np.testing.assert_allclose(end.theta.numpy(), expected.theta, atol=1e-11)
         np.testing.assert_array_equal(end.n_iter.numpy(), expected.n_iter)
         np.testing.assert_array_equal(end.converged.numpy(), True)
 
 
-@pytest.mark.parametrize("loss", batches.LOSSES)
+@pytest.mark.parametrize("loss", AGNOSTIC)
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_step_never_waits_for_a_device(loss, shared):
     """Tensors of the device "meta" have no values: to look at one, or to mix devices, is an error."""
@@ -259,7 +262,8 @@ def test_a_step_never_waits_for_a_device(loss, shared):
 
     X = empty(N, P) if shared else empty(COUNT, N, P)
     constant = loss == "logistic"
-    batch = SampleBatch(X, empty(COUNT, N), empty(COUNT, N), empty(COUNT, P), empty(COUNT, P), constant, loss)
+    moments = empty(COUNT, P), empty(COUNT, P)
+    batch = SampleBatch(X, empty(COUNT, N), empty(COUNT, N), get_loss(loss), *moments, constant)
     terms = Terms(empty(COUNT, 1), empty(COUNT, 1), 1.0 / batch.lipschitz()[:, None], *empty(2, COUNT, 1))
     theta = empty(COUNT, P + constant)
     for form in [batch] if constant else [batch, batch.gram()]:

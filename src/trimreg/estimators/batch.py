@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..designs.convert import to_host
-from ..losses import get_loss
+from ..losses import LOSSES, Loss, get_loss
+from ..losses.base import namespace
 from ..penalties import TrimmedL1, count_from, subgradient_residual
 from ..penalties.simplex import distance_to_optimal_weights, project_rows
 from ..solvers import Step
-from ..solvers.first_order.arrays import LOSSES, GramBatch, SampleBatch, namespace, on_host, to_numpy
-from ..solvers.first_order.batch import Terms, descend
+from ..solvers.first_order.arrays import GramBatch, SampleBatch, on_host, to_numpy
+from ..solvers.first_order.batch import Terms, run_batch
 from . import validation as check
 from .batch_input import BatchData, as_batch, moments
 from .task import prepare
 
 FORMS = ("auto", "samples", "gram")
-_HOST_BYTES = 8 << 20  # of matrices that a step reads: on a CPU they should stay in its cache
-_DEVICE_SHARE = 0.25  # of the memory that is free
+_HOST_BYTES = 8 << 20  # matrices that one step reads: on a CPU they should stay in its cache
+_DEVICE_SHARE = 0.25  # share of the free memory of a device
 
 
 @dataclass
 class BatchResult:
-    """The outcome of :func:`solve_batch`: NumPy arrays with an entry or a row for every problem.
+    """The outcome of :func:`solve_batch`: NumPy arrays with one entry or row per problem.
 
     Attributes
     ----------
@@ -39,12 +43,12 @@ class BatchResult:
     stationarity : ndarray of shape (n_problems,)
         The paper's T at ``(theta, w)``, recomputed from the samples at the end.
     n_iter : ndarray of int of shape (n_problems,)
-        Steps taken; 0 for a problem that an interrupt has kept from starting.
+        Steps taken; 0 for a problem that was not started because of Ctrl-C.
     converged : ndarray of bool of shape (n_problems,)
     alpha : ndarray of shape (n_problems,)
-        The numbers used.
+        The values used.
     message : str
-        How many have converged.
+        How many problems have converged.
     theta : ndarray of shape (n_problems, n_features)
         The solutions in the scaling that was solved.
     """
@@ -58,37 +62,37 @@ class BatchResult:
     converged: np.ndarray
     alpha: np.ndarray
     message: str = ""
-    theta: np.ndarray = field(default=None, repr=False)
+    theta: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
 
     @classmethod
     def empty(cls, count: int, p: int) -> BatchResult:
         """Of problems that were not started."""
-        nothing = np.full(count, np.nan)
+        coef, weights, theta = np.zeros((3, count, p))
+        objective, stationarity, alpha = np.full((3, count), np.nan)
+        steps, converged = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool)
         return cls(
-            np.zeros((count, p)), np.zeros(count), np.zeros((count, p)), nothing.copy(), nothing.copy(),
-            np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool), nothing.copy(),
-            theta=np.zeros((count, p)),
-        )  # fmt: skip
+            coef, np.zeros(count), weights, objective, stationarity, steps, converged, alpha, theta=theta
+        )
 
 
 def solve_batch(
-    X,
-    y,
+    X: Any,
+    y: Any,
     *,
-    h,
-    alpha,
-    loss="quadratic",
-    fit_intercept=False,
-    standardize=False,
-    sample_weight=None,
-    theta0=None,
-    tol=1e-6,
-    max_iter=20_000,
-    eta=None,
-    tau=1.0,
-    form="auto",
-    batch_size=None,
-    advance=None,
+    h: Any,
+    alpha: Any,
+    loss: str = "quadratic",
+    fit_intercept: bool = False,
+    standardize: bool = False,
+    sample_weight: Any = None,
+    theta0: Any = None,
+    tol: float = 1e-6,
+    max_iter: int = 20_000,
+    eta: ArrayLike | None = None,
+    tau: ArrayLike = 1.0,
+    form: str = "auto",
+    batch_size: int | None = None,
+    advance: Callable[[int], object] | None = None,
 ) -> BatchResult:
     r"""Algorithm 1 for many problems with the trimmed l1 penalty at once; for b = 1, ..., B
 
@@ -96,27 +100,25 @@ def solve_batch(
               \ell(y_{bi}, z_{bi}'\theta_b + \beta_b) + \alpha_b \sum_j w_{bj} |\theta_{bj}|, \qquad
               S_b = \{0 \le w \le 1,\ 1'w = p - h_b\}.
 
-    Each problem gets the answer of ``solve(..., solver="bcd", record_stationarity=False)``, after the same
-    number of steps, up to rounding. The arithmetic is float64.
+    Each problem gets the answer of ``solve(..., solver="bcd", record_stationarity=False)`` after the same
+    number of steps, up to rounding. The arithmetic is in float64.
 
-    What is given once is shared by all problems. So one X does for a path (``alpha`` or ``h`` a sequence),
-    for folds (``sample_weight`` with a row for every fold, 0 for the samples left out), for a bootstrap
-    (``sample_weight`` with a row of counts for every draw) and for many responses (``y`` with a row each).
+    An argument that is given once is shared by all problems. So a single X serves a path (``alpha`` or ``h``
+    a sequence), folds (``sample_weight`` with one row per fold, 0 for the samples left out), a bootstrap
+    (``sample_weight`` with one row of counts per draw), or many responses (``y`` with one row each).
 
-    Tensors of PyTorch on a GPU are solved there: many problems then cost little more than one. On a CPU a
-    batch is about three times as fast as ``solve`` in a loop where a problem is of (160, 256), and more where
-    it is smaller (``python -m benchmarks batched``). It is not the fastest way there: the compiled loop
-    ``trimreg_reproduction.linear.gramkernels.first_order`` skips the zeros of a sparse theta, and
-    ``solver="mm"`` of
-    :func:`trimreg.solve` needs far fewer steps.
+    PyTorch tensors on a GPU are solved there: many problems then cost little more than one. On a CPU a batch
+    of problems of shape (160, 256) is about three times as fast as ``solve`` in a loop, and the gain is
+    larger for smaller problems (``python -m benchmarks batched``). ``solver="mm"`` of :func:`trimreg.solve`
+    needs far fewer steps.
 
     Parameters
     ----------
     X : array of shape (n_problems, n_samples, n_features) or (n_samples, n_features), or list of matrices
-        Of NumPy or PyTorch. The matrices of a list may have different numbers of samples.
+        NumPy or PyTorch. The matrices of a list may have different numbers of samples.
     y : array of shape (n_problems, n_samples) or (n_samples,), or list of vectors
     h : int, float in (0, 1) or None, or a sequence of n_problems of them
-        How many coefficients (or which fraction) carry no penalty.
+        How many coefficients (or which fraction of them) carry no penalty.
     alpha : float, "exact", or a sequence of n_problems numbers
     loss : {"quadratic", "logistic"}
     fit_intercept, standardize : bool
@@ -127,23 +129,23 @@ def solve_batch(
         A problem is done when the bound of ``sqrt(T)`` from the proof of Theorem 3 is at most ``tol`` times
         the largest gradient at 0.
     max_iter : int
-        Steps of a problem.
+        Largest number of steps per problem.
     eta, tau : float or sequence of n_problems numbers
         The steps in theta and in w. ``eta`` is ``1/L_f`` by default.
     form : {"auto", "samples", "gram"}
-        Whether a step multiplies by X and by its transpose, or (least squares alone) by Gram matrices that
-        are made first. "auto" takes what should be faster.
+        Whether a step multiplies by X and its transpose, or (least squares only) by Gram matrices that are
+        computed first. "auto" takes the one that should be faster.
     batch_size : int, optional
-        Problems at a time; by default as many as fit the cache of a CPU, or a quarter of the free memory of
-        a GPU.
+        Number of problems solved at a time. The default fits the cache of a CPU, or a quarter of the free
+        memory of a GPU.
     advance : callable, optional
-        Called with the number of problems that have ended since the last call: for a progress bar.
+        Called with the number of problems that have ended since its last call, for a progress bar.
 
     Returns
     -------
     BatchResult
-        Ctrl-C ends the call with what there is: ``converged`` is False for problems that were still going,
-        and ``n_iter`` 0 for those not begun.
+        Ctrl-C ends the call and returns the current state: ``converged`` is False for problems that were not
+        done, and ``n_iter`` is 0 for those not started.
 
     Examples
     --------
@@ -158,7 +160,7 @@ def solve_batch(
            [ 3., -2.],
            [ 3., -2.]]), array([ True,  True,  True]))
 
-    A bootstrap of the first, by counts:
+    A bootstrap of the first problem:
 
     >>> counts = rng.multinomial(50, np.full(50, 1 / 50), size=200)
     >>> draws = solve_batch(X[0], y[0], h=2, alpha=0.5, sample_weight=counts)
@@ -168,9 +170,9 @@ def solve_batch(
     data = as_batch(X, y, sample_weight, h=h, alpha=alpha, theta0=theta0, eta=eta, tau=tau)
     model = _model(data, loss, h, alpha, fit_intercept, standardize, tol, max_iter, eta, tau)
     check.check_choice("form", form, FORMS)
-    if form == "gram" and loss != "quadratic":
+    if form == "gram" and not model.loss.least_squares:
         raise ValueError(f"form='gram' is for loss='quadratic'; with loss {loss!r} use form='samples'")
-    form = _form(data, loss) if form == "auto" else form
+    form = _form(data, model.loss) if form == "auto" else form
     if batch_size is None:
         batch_size = _batch_size(data, form)
     size = check.check_number("batch_size", batch_size, 1, integral=True)
@@ -201,9 +203,9 @@ def solve_batch(
 
 @dataclass(frozen=True)
 class _Model:
-    """The checked arguments: numbers a problem, and options."""
+    """The checked arguments."""
 
-    loss: str
+    loss: Loss
     h: np.ndarray
     alpha: np.ndarray | str
     eta: np.ndarray | None
@@ -215,8 +217,9 @@ class _Model:
 
 
 def _model(data, loss, h, alpha, fit_intercept, standardize, tol, max_iter, eta, tau):
-    check.check_choice("loss", loss, tuple(LOSSES))
-    get_loss(loss).check_target(to_numpy(data.y).ravel())
+    check.check_choice("loss", loss, tuple(name for name, kind in LOSSES.items() if kind.array_agnostic))
+    loss = get_loss(loss)
+    loss.check_target(to_numpy(data.y).ravel())
     counts = h if np.ndim(h) else [h]
     counts = np.array([count_from(one, data.p) for one in np.array(counts, dtype=object).tolist()])
     if isinstance(alpha, str):
@@ -233,18 +236,18 @@ def _model(data, loss, h, alpha, fit_intercept, standardize, tol, max_iter, eta,
 
 
 def _numbers(name, value, count, strict=True):
-    """A number for every problem."""
+    """One number per problem."""
     values = [check.check_number(name, one, 0.0, strict=strict) for one in np.ravel(to_host(value)).tolist()]
     return np.broadcast_to(np.array(values, dtype=float), count)
 
 
 def _form(data: BatchData, loss):
-    if loss != "quadratic":
+    if not loss.least_squares:
         return "samples"
     n, p = data.n, data.p
     if data.same_matrix:  # one Gram matrix for all
         return "gram" if p <= 4 * n else "samples"
-    # A product with one X is a product of matrices; one with a Gram matrix a problem reads them all.
+    # A shared X allows one product of matrices per step; separate Gram matrices must all be read.
     return "gram" if (4 * p <= n if data.X.ndim == 2 else p <= 2 * n) else "samples"
 
 
@@ -254,7 +257,7 @@ def _batch_size(data: BatchData, form):
     each = 8 * (matrix + 4 * n + 24 * p)
     if on_host(data.X):
         return max(8, (_HOST_BYTES if matrix else 16 * _HOST_BYTES) // each)
-    each += 8 * n * p  # what is copied to make Gram matrices and eigenvalues
+    each += 8 * n * p  # for the copies of X behind Gram matrices and eigenvalues
     free = 1 << 30
     if data.X.device.type == "cuda":
         free = namespace(data.X).cuda.mem_get_info(data.X.device)[0]
@@ -262,32 +265,32 @@ def _batch_size(data: BatchData, form):
 
 
 def _solve_part(data, model, form, part, result, advance):
-    """Solve some problems into their rows of ``result``; returns whether Ctrl-C cut it short."""
-    batch, centre, norms = _problems(data, model, part)
+    """Solve some problems and fill their rows of ``result``; returns whether Ctrl-C stopped it."""
+    batch, mean_y, norms = _problems(data, model, part)
     xp, p = namespace(data.X), data.p
     alpha = model.alpha[part] if norms is None else _exact_alpha(batch, norms)
     theta = _start(data, batch, part)
     terms, steps = _terms(data, model, form, batch, alpha, part, theta)
     w = terms.total / p * xp.ones_like(theta[:, :p])
-    end = descend(steps, theta, w, terms, project=project_rows, max_iter=model.max_iter, advance=advance)
+    end = run_batch(steps, theta, w, terms, project=project_rows, max_iter=model.max_iter, advance=advance)
     theta, w = end.theta, end.w
     if norms is not None:
         theta, w = _at_most_h(data, model, part, end)
     result.n_iter[part], result.converged[part] = to_numpy(end.n_iter), to_numpy(end.converged)
     result.alpha[part] = alpha
-    _fill(result, part, batch, theta, w, terms, centre)
+    _fill(result, part, batch, theta, w, terms, mean_y)
     return end.interrupted
 
 
 def _problems(data, model, part):
-    """The batch, the means of y that stand for an intercept, and norms of columns if alpha is "exact"."""
+    """The batch, the means that were subtracted from y, and the column norms if alpha is "exact"."""
     X, y, d = data.arrays(part)
-    xp, quadratic, center = namespace(X), model.loss == "quadratic", model.fit_intercept
+    xp, quadratic, center = namespace(X), model.loss.least_squares, model.fit_intercept
     exact = isinstance(model.alpha, str)
     offset = inverse_scale = norms = None
     if center or model.standardize or exact:
         offset, inverse_scale, norms = moments(X, d, center, model.standardize, data.same_matrix)
-    centre = xp.zeros_like(y[:, 0])
+    mean_y = xp.zeros_like(y[:, 0])
     if center and quadratic:
         mean = (d * y).sum(-1)[:, None]
         mean = mean + (d * (y - mean)).sum(-1)[:, None]
@@ -295,13 +298,13 @@ def _problems(data, model, part):
         spread = xp.amax(xp.abs(xp.where(d > 0, target, 0.0)), -1)[:, None]
         # exact zeros where y is constant but for rounding of its mean
         y = xp.where(spread <= 10 * np.finfo(float).eps * xp.abs(mean), 0.0, target)
-        centre = mean[:, 0]
-    batch = SampleBatch(X, y, d, offset, inverse_scale, center and not quadratic, model.loss)
-    return batch, centre, norms if exact else None
+        mean_y = mean[:, 0]
+    batch = SampleBatch(X, y, d, model.loss, offset, inverse_scale, center and not quadratic)
+    return batch, mean_y, norms if exact else None
 
 
 def _start(data, batch, part):
-    """Where to start, in the solver's scale: 0 by default."""
+    """The starting points in the solver's scale: 0 by default."""
     xp, p = namespace(data.X), data.p
     theta = data.like(np.zeros((batch.y.shape[0], batch.width)))
     start = data.start(part)
@@ -312,13 +315,13 @@ def _start(data, batch, part):
         start = xp.where(scale > 0, start / xp.where(scale > 0, scale, 1.0), 0.0)
     theta[:, :p] = start
     if batch.constant:
-        loss, rows = get_loss(batch.loss), zip(to_numpy(batch.y), to_numpy(batch.d), strict=True)
-        theta[:, p] = data.like(np.array([loss.null_predictor(y, d) for y, d in rows]))
+        rows = zip(to_numpy(batch.y), to_numpy(batch.d), strict=True)
+        theta[:, p] = data.like(np.array([batch.loss.null_predictor(y, d) for y, d in rows]))
     return theta
 
 
 def _terms(data, model, form, batch, alpha, part, theta):
-    """The numbers of every problem, and the batch in the form that is to be stepped."""
+    """The parameters of the problems, and the batch in the form that steps use."""
     xp = namespace(theta)
 
     def column(values):
@@ -343,17 +346,17 @@ def _terms(data, model, form, batch, alpha, part, theta):
 
 def _exact_alpha(batch, norms):
     """Just over the threshold above which every local minimum has at most h nonzeros."""
-    loss, largest = get_loss(batch.loss), to_numpy(namespace(norms).amax(norms, -1))
+    largest = to_numpy(namespace(norms).amax(norms, -1))
     rows = zip(to_numpy(batch.y), to_numpy(batch.d), strict=True)
-    slopes = np.array([loss.slope_bound(y, d) for y, d in rows])
+    slopes = np.array([batch.loss.slope_bound(y, d) for y, d in rows])
     alpha = slopes * largest * (1 + 1e-6)
-    return np.where(alpha > 0, alpha, 1.0)  # where it is 0 any positive number will do
+    return np.where(alpha > 0, alpha, 1.0)  # if it is 0, any positive number will do
 
 
 def _at_most_h(data, model, part, end):
-    """The ends, and where MM leads from those that have more nonzeros than ``alpha="exact"`` allows.
+    """The solutions; those with more nonzeros than ``alpha="exact"`` allows are continued by MM.
 
-    Algorithm 1 may end at fractional weights, at a point that is stationary but no local minimum.
+    Algorithm 1 may end at fractional weights, at a point that is stationary but not a local minimum.
     """
     nonzeros = to_numpy((end.theta[:, : data.p] != 0).sum(-1))
     for row in np.flatnonzero(nonzeros > model.h[part]):
@@ -370,7 +373,7 @@ def _at_most_h(data, model, part, end):
     return end.theta, end.w
 
 
-def _fill(result, part, batch, theta, w, terms, centre):
+def _fill(result, part, batch, theta, w, terms, mean_y):
     """The rows of the result in the user's units, with certificates from the samples."""
     xp, p = namespace(theta), w.shape[1]
     r = xp.abs(theta[:, :p])
@@ -378,7 +381,7 @@ def _fill(result, part, batch, theta, w, terms, centre):
     gradient, value = to_numpy(batch.gradient(theta)), to_numpy(batch.loss_values(theta))
     scale = xp.ones_like(r) if batch.inverse_scale is None else batch.inverse_scale
     coef = theta[:, :p] * scale
-    intercept = centre if batch.offset is None else centre - (batch.offset * coef).sum(-1)
+    intercept = mean_y if batch.offset is None else mean_y - (batch.offset * coef).sum(-1)
     intercept = intercept + theta[:, p] if batch.constant else intercept
     theta, w, alpha = to_numpy(theta), to_numpy(w), to_numpy(terms.alpha)
     threshold = np.zeros_like(theta)
@@ -397,10 +400,10 @@ def _warn(result, interrupted):
 
     first = int(np.argmin(result.converged))
     if interrupted:
-        text = f"interrupted: {result.message}; the others are as they stand, some perhaps not begun"
+        text = f"interrupted: {result.message}; the others were not done or not started"
     else:
         text = (
             f"{result.message} (the first that has not is problem {first}, after {result.n_iter[first]} "
-            "steps); raise max_iter or tol, or rescale the data"
+            "steps); increase max_iter or tol, or rescale the data"
         )
     warnings.warn(text, ConvergenceWarning, stacklevel=3)

@@ -1,22 +1,24 @@
-"""What a user passes to :func:`trimreg.solve_batch`, checked and made into arrays of one kind."""
+"""The data given to :func:`trimreg.solve_batch`, checked and converted to arrays of one kind."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..designs.convert import to_host
-from ..solvers.first_order.arrays import namespace, to_numpy
+from ..losses.base import namespace
+from ..solvers.first_order.arrays import to_numpy
 from .validation import check_finite, check_real
 
-_SMALLEST = 1e-300  # deviations below count as 0: the coefficient of such a column could be no number
+_SMALLEST = 1e-300  # smaller deviations count as 0: the coefficient of such a column could overflow
 
 
 @dataclass(frozen=True)
 class BatchData:
-    """Data of ``count`` problems. What all of them share has no axis for problems, or one of length 1.
+    """Data of ``count`` problems. Arrays that all problems share have no problem axis, or one of length 1.
 
     Attributes
     ----------
@@ -26,10 +28,10 @@ class BatchData:
     count : int
     """
 
-    X: object
-    y: object
-    d: object
-    theta0: object
+    X: Any
+    y: Any
+    d: Any
+    theta0: Any
     count: int
 
     @property
@@ -45,42 +47,31 @@ class BatchData:
         """Whether the problems have the same X and the same sample weights."""
         return self.X.ndim == 2 and self.d.shape[0] == 1
 
-    def like(self, values):
-        """Values of NumPy as an array of the kind of X, on its device."""
+    def like(self, values: Any) -> Any:
+        """The values as an array of the same kind and on the same device as X."""
         return _as_array(values, self.X)
 
-    def arrays(self, part: slice):
+    def arrays(self, part: slice) -> tuple[Any, Any, Any]:
         """X, y and d of some problems, in float64."""
         X = self.X if self.X.ndim == 2 else self.X[part]
         X = X.astype(float, copy=False) if isinstance(X, np.ndarray) else X.double()
         return X, self._rows(self.y, part), self._rows(self.d, part)
 
-    def start(self, part: slice):
+    def start(self, part: slice) -> Any:
         return None if self.theta0 is None else self._rows(self.theta0, part)
 
     def _rows(self, array, part):
+        if array.shape[0] > 1:
+            return array[part]
         size = len(range(*part.indices(self.count)))
-        return (
-            array[part]
-            if array.shape[0] > 1
-            else namespace(array).broadcast_to(array, (size, array.shape[1]))
-        )
+        return namespace(array).broadcast_to(array, (size, array.shape[1]))
 
 
-def as_batch(X, y, sample_weight=None, *, theta0=None, **numbers) -> BatchData:
-    """The data, checked: every error names its argument.
+def as_batch(X: Any, y: Any, sample_weight: Any = None, *, theta0: Any = None, **numbers: Any) -> BatchData:
+    """The data, checked; every error names its argument.
 
-    ``numbers`` are arguments that may have an entry for every problem; here they only tell how many there
-    are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.estimators.batch_input import as_batch
-    >>> data = as_batch([np.eye(2), np.ones((3, 2))], [[1.0, 2.0], [3.0, 4.0, 5.0]])
-    >>> data.X.shape, data.d.round(2)
-    ((2, 3, 2), array([[0.5 , 0.5 , 0.  ],
-           [0.33, 0.33, 0.33]]))
+    ``numbers`` are the arguments that may have one entry per problem; here they only tell how many problems
+    there are.
     """
     if isinstance(X, (list, tuple)):
         X = [_near(f"X[{i}]", one) for i, one in enumerate(X)]
@@ -89,19 +80,15 @@ def as_batch(X, y, sample_weight=None, *, theta0=None, **numbers) -> BatchData:
     X = _matrices(X)
     n, p = X.shape[-2:]
     y = _rows("y", y, n, "sample", X)
-    d = (
-        np.ones((1, n))
-        if sample_weight is None
-        else to_numpy(_rows("sample_weight", sample_weight, n, "sample", X))
-    )
+    d = np.ones((1, n))
+    if sample_weight is not None:
+        d = to_numpy(_rows("sample_weight", sample_weight, n, "sample", X))
     theta0 = None if theta0 is None else _rows("theta0", theta0, p, "feature", X)
     counts = {"X": X.shape[0] if X.ndim == 3 else 1, "y": y.shape[0], "sample_weight": d.shape[0]}
     counts["theta0"] = 1 if theta0 is None else theta0.shape[0]
     for name, value in numbers.items():
         if value is not None and np.ndim(value) > 1:
-            raise ValueError(
-                f"{name} must be a number, or a sequence of one a problem; got {np.ndim(value)} axes"
-            )
+            raise ValueError(f"{name} must be a number, or one number per problem; got {np.ndim(value)} axes")
         counts[name] = len(value) if value is not None and np.ndim(value) == 1 else 1
     several = {name: count for name, count in counts.items() if count != 1}
     count = next(iter(several.values()), 1)
@@ -109,7 +96,7 @@ def as_batch(X, y, sample_weight=None, *, theta0=None, **numbers) -> BatchData:
         if other != count:
             first = next(iter(several))
             raise ValueError(
-                f"{name} is for {other} problems, but {first} is for {count}; give it once or for each"
+                f"{name} is for {other} problems, but {first} is for {count}; give one, or one per problem"
             )
     if count == 0:
         raise ValueError("X must hold at least one problem")
@@ -131,13 +118,13 @@ def _normalized(d):
 
 
 def _near(name, value):
-    """The value, from a foreign array where it is one; tensors stay where they are, if they have numbers."""
+    """The value as an array on the host; tensors stay on their device."""
     if not _is_tensor(value):
         return to_host(value)
     if value.is_meta:
-        raise ValueError(f"{name} is on the meta device and has no values; give it some first")
+        raise ValueError(f"{name} is on the meta device and has no values; move it to a real device first")
     if value.layout is not namespace(value).strided:
-        raise TypeError(f"{name} is a sparse tensor, which is not solved in batches; pass {name}.to_dense()")
+        raise TypeError(f"{name} must be dense, but is a sparse tensor; pass {name}.to_dense()")
     return value
 
 
@@ -146,7 +133,7 @@ def _is_tensor(value):
 
 
 def _as_array(value, like):
-    """float64, of the kind of ``like`` and where that is."""
+    """The value in float64, of the kind and on the device of ``like``."""
     if _is_tensor(like):
         if _is_tensor(value):
             return value.detach().to(like.device).double()
@@ -158,7 +145,7 @@ def _matrices(X):
     X = _near("X", X)
     if _is_tensor(X):
         if X.device.type == "mps":
-            raise ValueError("X is on a device without float64 (mps); move it to the CPU: X.cpu()")
+            raise ValueError("X is on the device mps, which has no float64; pass X.cpu()")
         if X.is_complex():
             raise ValueError("Complex data not supported: X must be real")
         X = X.detach() if X.is_floating_point() else X.detach().double()
@@ -167,24 +154,24 @@ def _matrices(X):
     else:
         X = check_real("X", X)
         if sp.issparse(X):
-            raise TypeError("X is a sparse matrix, which is not solved in batches; pass X.toarray()")
+            raise TypeError("X must be dense, but is a sparse matrix; pass X.toarray()")
         X = X if X.dtype in (np.float32, np.float64) else X.astype(float)
     if X.ndim not in (2, 3) or 0 in X.shape[-2:]:
         raise ValueError(
-            "X must have shape (n_problems, n_samples, n_features), or (n_samples, n_features) for all of "
-            f"them, or be a list of matrices; got shape {tuple(X.shape)}"
+            "X must have shape (n_problems, n_samples, n_features) or (n_samples, n_features), or be a list "
+            f"of matrices; got shape {tuple(X.shape)}"
         )
     _require_finite(X, "X")
     return X
 
 
 def _numpy_is_faster(X):
-    """On a CPU it is, for products of many small matrices; and it reads the same memory."""
+    """Whether to use NumPy: on a CPU it multiplies many small matrices faster, on the same memory."""
     return X.device.type == "cpu"
 
 
 def _rows(name, value, size, each, like):
-    """An array of shape (problems, size); a vector is a single row, for all problems."""
+    """An array of shape (problems, size); a vector becomes a single row for all problems."""
     value = _near(name, value)
     if not _is_tensor(value):
         value = check_real(name, value)
@@ -192,7 +179,7 @@ def _rows(name, value, size, each, like):
     array = array[None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] != size:
         raise ValueError(
-            f"{name} must have shape (n_problems, {size}) or ({size},), one number a {each}; "
+            f"{name} must have shape (n_problems, {size}) or ({size},), one number per {each}; "
             f"got shape {tuple(value.shape)}"
         )
     _require_finite(array, name)
@@ -200,7 +187,7 @@ def _rows(name, value, size, each, like):
 
 
 def _require_finite(array, name):
-    """A ValueError with the problem and the place of the first NaN or infinity, if there is one."""
+    """Raise a ValueError with the problem and the position of the first NaN or infinity, if there is one."""
     with np.errstate(over="ignore", invalid="ignore"):
         total = array.sum(dtype=float) if isinstance(array, np.ndarray) else array.double().sum()
     if np.isfinite(float(total)):
@@ -212,7 +199,7 @@ def _require_finite(array, name):
 
 
 def _padded(X, y, sample_weight):
-    """Matrices of different length as one array, with samples of weight 0 at the ends."""
+    """Matrices with different numbers of samples as one array, filled up with samples of weight 0."""
     tensor = next((one for one in X if _is_tensor(one)), None)
     X = [to_numpy(one) if _is_tensor(one) else check_real(f"X[{i}]", one) for i, one in enumerate(X)]
     bad = next((i for i, one in enumerate(X) if one.ndim != 2 or one.shape[1] != X[0].shape[1]), None)
@@ -234,7 +221,7 @@ def _padded_rows(name, values, X, longest):
     rows = np.zeros((len(X), longest))
     if len(values) != len(X):
         raise ValueError(
-            f"{name} must hold a vector for each of the {len(X)} matrices of X; got {len(values)}"
+            f"{name} must hold one vector for each of the {len(X)} matrices of X; got {len(values)}"
         )
     for i, (value, one) in enumerate(zip(values, X, strict=True)):
         value = _near(f"{name}[{i}]", value)
@@ -247,11 +234,11 @@ def _padded_rows(name, values, X, longest):
     return rows
 
 
-def moments(X, d, center: bool, scale: bool, same: bool):
-    """``(offset, inverse_scale, norms)`` of every problem, by the rules of a design (``designs.base``).
+def moments(X: Any, d: Any, center: bool, scale: bool, same: bool) -> tuple[Any, Any, Any]:
+    """``(offset, inverse_scale, norms)`` of each problem, by the rules of :mod:`trimreg.designs.base`.
 
-    The offset is None unless ``center``. ``norms`` are those of the columns that the solver sees. ``same``:
-    whether the first problem speaks for all of them.
+    The offset is None unless ``center``. ``norms`` are those of the columns that the solver sees. ``same``
+    says that all problems have the moments of the first.
     """
     xp = namespace(X)
     count, (n, p) = d.shape[0], X.shape[-2:]
@@ -264,7 +251,7 @@ def moments(X, d, center: bool, scale: bool, same: bool):
         mean = xp.zeros_like(d[part][:, :1]) * xp.ones_like(X[..., 0, :] if X.ndim == 2 else values[:, 0])
         if center:
             mean = (weights * values).sum(1)
-            mean = mean + (weights * (values - mean[:, None])).sum(1)  # less its own rounding
+            mean = mean + (weights * (values - mean[:, None])).sum(1)  # removes the rounding of the mean
         spread = values - mean[:, None]
         largest = xp.amax(xp.abs(spread), 1)
         safe = xp.where(largest > 0, largest, 1.0)

@@ -12,6 +12,9 @@ A weight may be 0. Such a sample has no influence, whatever its loss is, infinit
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import numpy as np
 
 #: Below this a sum of squares counts as this much, so that the deviance of a perfect fit is a number.
@@ -44,6 +47,8 @@ class Loss:
     positive_target: bool = False
     #: How many of the outputs the others determine, so that they are no parameters of their own.
     redundant_outputs: int = 0
+    #: Whether ``gradient`` and ``pointwise`` also take PyTorch tensors, and rows of several problems.
+    array_agnostic: bool = False
     #: What L is multiplied by to be reported: twice least squares is the mean squared error.
     report_factor: float = 1.0
 
@@ -81,7 +86,7 @@ class Loss:
         """Diagonal of the Hessian of L in eta, or an upper bound of it; it has the shape of eta."""
         raise NotImplementedError
 
-    def gram(self, design, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
+    def gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         """``Z_W' H Z_W``, where H is the true Hessian of L in eta: the Hessian in the coefficients W.
 
         For several outputs the design has the design of the features as ``inner``, and W holds whole
@@ -108,6 +113,11 @@ class Loss:
         Nuisance parameters, such as a variance, are at their maximum.
         """
         return 2.0 * n * self.value(eta, y, d)
+
+
+def namespace(array: Any) -> Any:
+    """The module that an array is of: ``numpy`` or ``torch``."""
+    return sys.modules[type(array).__module__.partition(".")[0]]
 
 
 def weighted_sum(d: np.ndarray, losses: np.ndarray) -> float:
@@ -154,7 +164,7 @@ def require_finite(y: np.ndarray, n_dimensions: int = 1) -> None:
     require(y, np.isfinite(y), "be finite")
 
 
-def shared_gram(design, W: np.ndarray, d: np.ndarray, n_outputs: int) -> np.ndarray:
+def shared_gram(design: Any, W: np.ndarray, d: np.ndarray, n_outputs: int) -> np.ndarray:
     """``Z_W' H Z_W`` for H with the same diagonal ``d`` for every output: a Kronecker product.
 
     ``W`` holds whole features, as :meth:`Loss.gram` says.
@@ -163,7 +173,7 @@ def shared_gram(design, W: np.ndarray, d: np.ndarray, n_outputs: int) -> np.ndar
     return np.kron(design.inner.gram(features, d, features), np.eye(n_outputs))
 
 
-def block_gram(design, W: np.ndarray, n_outputs: int, hessian) -> np.ndarray:
+def block_gram(design: Any, W: np.ndarray, n_outputs: int, hessian: Any) -> np.ndarray:
     """``Z_W' H Z_W`` for H with a symmetric K x K block a sample; ``hessian(k, m)`` is its entry, shape (n,).
 
     ``W`` holds whole features, as :meth:`Loss.gram` says.
@@ -176,3 +186,23 @@ def block_gram(design, W: np.ndarray, n_outputs: int, hessian) -> np.ndarray:
             product[k::n_outputs, m::n_outputs] = part
             product[m::n_outputs, k::n_outputs] = part
     return product
+
+
+#: The losses of the library by name; :mod:`trimreg.losses` fills it.
+LOSSES: dict[str, type[Loss]] = {}
+
+
+def get_loss(loss: str | Loss) -> Loss:
+    """The loss of that name, or the object itself if it is a loss.
+
+    Examples
+    --------
+    >>> from trimreg.losses import get_loss
+    >>> get_loss("quadratic").name
+    'quadratic'
+    """
+    if isinstance(loss, Loss):
+        return loss
+    if isinstance(loss, str) and loss in LOSSES:
+        return LOSSES[loss]()
+    raise ValueError(f"loss must be one of {sorted(LOSSES)} or a loss object; got {loss!r}")

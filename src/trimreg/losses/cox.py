@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class Cox(Loss):
         self.ties = ties
         self._sorted = None
 
-    def check_target(self, y):
+    def check_target(self, y: np.ndarray) -> None:
         if y.ndim != 2 or y.shape[1] != 2:
             raise ValueError(f"y must have the two columns time and event; got shape {y.shape}")
         require_finite(y, n_dimensions=2)
@@ -66,7 +66,7 @@ class Cox(Loss):
         require(y, (y == 0) | (y == 1) | time, "have events 0 or 1")
         _require_event(y[:, 1])
 
-    def bound(self, y, d):
+    def bound(self, y: np.ndarray, d: np.ndarray) -> Loss:
         _require_event(y[d > 0, 1])
         other = copy.copy(self)
         other._sorted = (y, sort_by_time(y))
@@ -77,15 +77,15 @@ class Cox(Loss):
         known = self._sorted is not None and self._sorted[0] is y
         return partial_likelihood_terms(self._sorted[1] if known else sort_by_time(y), eta, d, self.ties)
 
-    def inverse_link(self, eta):
+    def inverse_link(self, eta: np.ndarray) -> np.ndarray:
         """The hazard, relative to that of predictor 0."""
         return exp(eta)
 
-    def value(self, eta, y, d):
+    def value(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
         t = self._terms(eta, y, d)
         return float(t.mean_weight @ (t.log_rest + t.log_unit) - t.weight[t.dead] @ t.eta[t.dead])
 
-    def pointwise(self, eta, y, d=None):
+    def pointwise(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray | None = None) -> np.ndarray:
         r"""Derivative of the unnormalized loss with respect to the weight :math:`w_i` of the sample.
 
         To first order, what the loss drops by if the sample is left out: its own term if it has an event, and
@@ -102,7 +102,7 @@ class Cox(Loss):
         losses = exp(t.eta + t.log_hazard()) + np.where(t.event, own - t.eta, 0.0)
         return t.unsorted(losses)
 
-    def gradient(self, eta, y, d):
+    def gradient(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         t = self._terms(eta, y, d)
         slope = np.exp(t.log_weight + t.log_hazard())
         weight = t.weight[t.dead]
@@ -111,12 +111,12 @@ class Cox(Loss):
         slope[t.dead] = np.where(np.abs(rest) <= 1e-14 * weight, 0.0, rest)
         return t.unsorted(slope)
 
-    def curvature(self, eta, y, d):
+    def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         """The samples' shares in the risk sets: as a matrix, an upper bound of the Hessian."""
         t = self._terms(eta, y, d)
         return t.unsorted(np.exp(t.log_weight + t.log_hazard()))
 
-    def gram(self, design, W, eta, y, d):
+    def gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         r"""Exact, with ties. The Hessian is
 
         .. math:: \mathrm{diag}(a) - \sum_{t,l} \bar d_t\, \pi_{tl} \pi_{tl}',
@@ -142,7 +142,7 @@ class Cox(Loss):
         step = max(1, int(min(room // (8 * _WORKED_ON), _ELEMENTS // len(a))))
         return _gram_by_columns(t, a, design.restricted(W), step)
 
-    def slope_bound(self, y, d):
+    def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
         r""":math:`\sqrt{m + m^2 / \min d}`, m the weight of all events, min d the least weight at risk.
 
         The gradient is :math:`a_i - d_i` for an event and :math:`a_i` else, with :math:`a \ge 0` and

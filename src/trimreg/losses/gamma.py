@@ -27,24 +27,24 @@ class Gamma(Loss):
     name = "gamma"
     positive_target = True
 
-    def check_target(self, y):
+    def check_target(self, y: np.ndarray) -> None:
         require_finite(y)
         require(y, y > 0, "be > 0")
         check_size(y)
 
-    def inverse_link(self, eta):
+    def inverse_link(self, eta: np.ndarray) -> np.ndarray:
         return exp(eta)
 
-    def pointwise(self, eta, y, d=None):
+    def pointwise(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray | None = None) -> np.ndarray:
         return exp(np.log(y) - eta) + eta
 
-    def gradient(self, eta, y, d):
+    def gradient(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return d * (1.0 - bounded_exp(np.log(y) - eta))
 
-    def curvature(self, eta, y, d):
+    def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return d * bounded_exp(np.log(y) - eta)
 
-    def slope_bound(self, y, d):
+    def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
         r"""With :math:`B = \sum_i d_i (y_i - 1 - \log y_i)`, what L(0) has to lose,
 
         .. math:: \max_i \; \bigl(B + \sqrt{B^2 + 2 B d_i}\bigr) / \sqrt{d_i}.
@@ -54,10 +54,10 @@ class Gamma(Loss):
         """
         return log_link_slope_bound(weighted_sum(d, y - 1.0 - np.log(y)), np.ones_like(y), d)
 
-    def null_predictor(self, y, d):
+    def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float:
         return float(np.log(d @ y))
 
-    def deviance(self, eta, y, d, n):
+    def deviance(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray, n: float) -> float:
         r"""With the shape :math:`\kappa` at its maximum likelihood.
 
         The mean log-likelihood is :math:`\kappa \log \kappa - \log\Gamma(\kappa) - \kappa a`, up to

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 
@@ -58,16 +59,16 @@ class Huber(Loss):
         self.curvature_bound = np.inf if scale is None else 1.0 / scale
         self._floor = None
 
-    def check_target(self, y):
+    def check_target(self, y: np.ndarray) -> None:
         require_finite(y)
         check_size(y)
 
-    def bound(self, y, d):
+    def bound(self, y: np.ndarray, d: np.ndarray) -> Loss:
         other = copy.copy(self)
         other._floor = smallest_scale(y, d)
         return other
 
-    def scale_at(self, eta, y, d) -> float:
+    def scale_at(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
         """The scale: as given, or the minimizing one at these predictors."""
         if self.scale is not None:
             return self.scale
@@ -76,7 +77,7 @@ class Huber(Loss):
     def _smallest_scale(self, y, d):
         return smallest_scale(y, d) if self._floor is None else self._floor
 
-    def pointwise(self, eta, y, d=None):
+    def pointwise(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray | None = None) -> np.ndarray:
         d = np.full(len(y), 1.0 / len(y)) if d is None else d
         scale = self.scale_at(eta, y, d)
         size = np.abs(y - eta)
@@ -84,23 +85,23 @@ class Huber(Loss):
         losses = 0.5 * within * (within / scale) + self.epsilon * (size - within)
         return losses + 0.5 * scale if self.scale is None else losses
 
-    def value(self, eta, y, d):
+    def value(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
         return float(d @ self.pointwise(eta, y, d))
 
-    def gradient(self, eta, y, d):
+    def gradient(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         """By the envelope theorem the derivative at the minimizing scale, as if that stood still."""
         scale = self.scale_at(eta, y, d)
         limit = self.epsilon * scale
         return d * (np.clip(eta - y, -limit, limit) / scale)
 
-    def curvature(self, eta, y, d):
+    def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         """``d_i / s`` for residuals within epsilon s, else 0: the Hessian, or an upper bound of it.
 
         An estimated scale takes a matrix of rank one away from it; see :meth:`gram`.
         """
         return self._hessian(eta, y, d)[0]
 
-    def gram(self, design, W, eta, y, d):
+    def gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         r"""With an estimated scale, and a the curvature of :meth:`curvature`, the Hessian is
 
         .. math:: \mathrm{diag}(a) - \frac{(a r)(a r)'}{\sum_i a_i r_i^2},
@@ -129,7 +130,7 @@ class Huber(Loss):
         length = np.sqrt(a @ residual**2)
         return a, a * residual / length if length > 0 else None
 
-    def slope_bound(self, y, d):
+    def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
         r""":math:`\min(\epsilon, \sqrt{2 L(0) / s})` for a given scale, 1 for an estimated one.
 
         The sum is :math:`\sum_i d_i \min(z_i^2, \epsilon^2)` with :math:`z = r / s`. The first bound is
@@ -140,7 +141,7 @@ class Huber(Loss):
             return float(np.sqrt(d.sum()))
         return float(min(self.epsilon, np.sqrt(2.0 * self.value(np.zeros_like(y), y, d) / self.scale)))
 
-    def null_predictor(self, y, d):
+    def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float:
         """Newton's method between the least and the largest y, from the median."""
         counted = y[d > 0]
         low, high = float(counted.min()), float(counted.max())
@@ -159,7 +160,7 @@ class Huber(Loss):
                 break
         return center
 
-    def deviance(self, eta, y, d, n):
+    def deviance(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray, n: float) -> float:
         """``2 n L / s`` for a given scale s, ``2 n log L`` for an estimated one.
 
         The first is of the density in proportion to ``exp(-H(r/s)/2)``. For the second L itself plays the

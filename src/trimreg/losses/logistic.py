@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import Loss, require, require_finite, weighted_sum
+from .base import Loss, namespace, require, require_finite, weighted_sum
 
 _SMALLEST_SHARE = 1e-12  # a class of no sample has the log-odds of this share, not minus infinity
 
@@ -28,25 +28,27 @@ class Logistic(Loss):
 
     name = "logistic"
     curvature_bound = 0.25
+    array_agnostic = True
 
-    def check_target(self, y):
+    def check_target(self, y: np.ndarray) -> None:
         require_finite(y)
         require(y, (y >= 0) & (y <= 1), "be 0 or 1, or a fraction between")
 
-    def inverse_link(self, eta):
+    def inverse_link(self, eta: np.ndarray) -> np.ndarray:
         return _probability(eta)
 
-    def pointwise(self, eta, y, d=None):
+    def pointwise(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray | None = None) -> np.ndarray:
         # log(1 + e^eta) - y eta for eta > 0 is (1 - y) eta + log(1 + e^-eta): nothing large is subtracted
-        return np.log1p(np.exp(-np.abs(eta))) + np.where(eta > 0, (1.0 - y) * eta, -y * eta)
+        xp = namespace(eta)
+        return xp.log1p(xp.exp(-xp.abs(eta))) + xp.where(eta > 0, (1.0 - y) * eta, -y * eta)
 
-    def gradient(self, eta, y, d):
+    def gradient(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return d * (_probability(eta) - y)
 
-    def curvature(self, eta, y, d):
+    def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return d * (_probability(eta) * _probability(-eta))
 
-    def slope_bound(self, y, d):
+    def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
         r""":math:`\sqrt{B / 2}`, where :math:`B = \log 2 - \sum_i d_i \inf l_i` is what L(0) has to lose.
 
         Since :math:`l'' \le 1/4`, :math:`l'^2 \le \frac12 (l - \inf l)`, and the mean of
@@ -56,15 +58,16 @@ class Logistic(Loss):
         excess = np.log(2.0) + _xlogx(y) + _xlogx(1.0 - y)
         return float(np.sqrt(0.5 * max(weighted_sum(d, excess), 0.0)))
 
-    def null_predictor(self, y, d):
+    def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float:
         share = min(max(float(d @ y), _SMALLEST_SHARE), 1.0 - _SMALLEST_SHARE)
         return float(np.log(share) - np.log1p(-share))
 
 
 def _probability(eta):
     """``1 / (1 + exp(-eta))`` without overflow, and without cancellation where it is small."""
-    small = np.exp(-np.abs(eta))
-    return np.where(eta > 0, 1.0, small) / (1.0 + small)
+    xp = namespace(eta)
+    small = xp.exp(-xp.abs(eta))
+    return xp.where(eta > 0, 1.0, small) / (1.0 + small)
 
 
 def _xlogx(x):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 
@@ -47,13 +48,13 @@ class Multinomial(Loss):
         if n_classes is not None:
             self.n_outputs = int(n_classes)
 
-    def check_target(self, y):
+    def check_target(self, y: np.ndarray) -> None:
         require_finite(y)
         require(y, (y >= 0) & (y == np.floor(y)), "hold classes 0, 1, 2, ...")
         if self.n_classes is not None:
             require(y, y < self.n_classes, f"hold classes below n_classes = {self.n_classes}")
 
-    def bound(self, y, d):
+    def bound(self, y: np.ndarray, d: np.ndarray) -> Loss:
         other = copy.copy(self)
         other.n_outputs = self._count(y)
         return other
@@ -61,29 +62,29 @@ class Multinomial(Loss):
     def _count(self, y):
         return self.n_outputs if self.n_outputs > 1 else max(2, int(np.max(y, initial=0.0)) + 1)
 
-    def inverse_link(self, eta):
+    def inverse_link(self, eta: np.ndarray) -> np.ndarray:
         """Probabilities of the classes."""
         shares = np.exp(eta - eta.max(axis=1, keepdims=True))
         return shares / shares.sum(axis=1, keepdims=True)
 
-    def pointwise(self, eta, y, d=None):
+    def pointwise(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray | None = None) -> np.ndarray:
         rows, top = np.arange(len(eta)), eta.argmax(axis=1)
         below = eta - eta[rows, top, None]
         others = np.exp(below)
         others[rows, top] = 0.0  # log1p of the rest: exact also where the top class is all but certain
         return np.log1p(others.sum(axis=1)) - below[rows, y.astype(int)]
 
-    def gradient(self, eta, y, d):
+    def gradient(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         difference = self.inverse_link(eta)
         difference[np.arange(len(eta)), y.astype(int)] -= 1.0
         return d[:, None] * difference
 
-    def curvature(self, eta, y, d):
+    def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         """Diagonal of the Hessian, ``d_i p_ik (1 - p_ik)``."""
         p = self.inverse_link(eta)
         return d[:, None] * (p * (1.0 - p))
 
-    def gram(self, design, W, eta, y, d):
+    def gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         p = self.inverse_link(eta)
 
         def hessian(k, m):
@@ -91,7 +92,7 @@ class Multinomial(Loss):
 
         return block_gram(design, W, eta.shape[1], hessian)
 
-    def slope_bound(self, y, d):
+    def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
         r""":math:`\min(\sqrt2, \sqrt{\log K})`.
 
         The gradient of a sample is ``p - e_y``, whose norm is at most :math:`\sqrt2`. And since the Hessian
@@ -100,7 +101,7 @@ class Multinomial(Loss):
         """
         return float(np.sqrt(min(2.0, np.log(self._count(y)))))
 
-    def null_predictor(self, y, d):
+    def null_predictor(self, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         share = np.bincount(y.astype(int), weights=d, minlength=self._count(y))
         predictor = np.log(np.maximum(share, _SMALLEST_SHARE))
         return predictor - predictor.mean()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 
@@ -33,35 +34,35 @@ class MultiTaskQuadratic(Loss):
     matrix_target = True
     multi_output = True
 
-    def check_target(self, y):
+    def check_target(self, y: np.ndarray) -> None:
         require_finite(y, n_dimensions=2)
         check_size(y)
 
-    def bound(self, y, d):
+    def bound(self, y: np.ndarray, d: np.ndarray) -> Loss:
         other = copy.copy(self)
         other.n_outputs = y.shape[1]
         return other
 
-    def pointwise(self, eta, y, d=None):
+    def pointwise(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray | None = None) -> np.ndarray:
         return 0.5 * np.sum((eta - y) ** 2, axis=1)
 
-    def gradient(self, eta, y, d):
+    def gradient(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return d[:, None] * (eta - y)
 
-    def curvature(self, eta, y, d):
+    def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return np.repeat(d[:, None], y.shape[1], axis=1)
 
-    def gram(self, design, W, eta, y, d):
+    def gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return shared_gram(design, W, d, y.shape[1])
 
-    def slope_bound(self, y, d):
+    def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
         r""":math:`\sqrt{2 L(0)}`, as for one target."""
         return float(np.sqrt(2.0 * self.value(np.zeros_like(y), y, d)))
 
-    def null_predictor(self, y, d):
+    def null_predictor(self, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return d @ y
 
-    def deviance(self, eta, y, d, n):
+    def deviance(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray, n: float) -> float:
         """``n K log(2 L / K)``: of Gaussian errors with one variance for all targets, at its maximum."""
         n_outputs = y.shape[1]
         return n * n_outputs * float(np.log(max(2.0 * self.value(eta, y, d) / n_outputs, SMALLEST)))

@@ -29,24 +29,24 @@ class Poisson(Loss):
     name = "poisson"
     positive_target = True
 
-    def check_target(self, y):
+    def check_target(self, y: np.ndarray) -> None:
         require_finite(y)
         require(y, y >= 0, "be >= 0")
         check_size(y)
 
-    def inverse_link(self, eta):
+    def inverse_link(self, eta: np.ndarray) -> np.ndarray:
         return exp(eta)
 
-    def pointwise(self, eta, y, d=None):
+    def pointwise(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray | None = None) -> np.ndarray:
         return exp(eta) - y * eta
 
-    def gradient(self, eta, y, d):
+    def gradient(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return d * (bounded_exp(eta) - y)
 
-    def curvature(self, eta, y, d):
+    def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return d * bounded_exp(eta)
 
-    def slope_bound(self, y, d):
+    def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
         r"""With :math:`B = L(0) - \sum_i d_i \inf l_i`, what L(0) has to lose,
 
         .. math:: \max_i \; \bigl(B + \sqrt{B^2 + 2 B d_i y_i}\bigr) / \sqrt{d_i}.
@@ -64,23 +64,23 @@ class Poisson(Loss):
         excess[positive] = 1.0 - counts + counts * np.log(counts)
         return log_link_slope_bound(weighted_sum(d, excess), y, d)
 
-    def null_predictor(self, y, d):
+    def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float:
         mean = float(d @ y)
         return float(np.log(mean)) if mean > 0 else _NO_COUNTS
 
 
-def exp(eta):
+def exp(eta: np.ndarray) -> np.ndarray:
     """``e^eta``, infinite where it overflows."""
     with np.errstate(over="ignore"):
         return np.exp(eta)
 
 
-def bounded_exp(eta):
+def bounded_exp(eta: np.ndarray) -> np.ndarray:
     """``e^eta``, a number for every eta."""
     return np.exp(np.minimum(eta, _LARGEST_EXPONENT))
 
 
-def log_link_slope_bound(excess, y, d):
+def log_link_slope_bound(excess: float, y: np.ndarray, d: np.ndarray) -> float:
     """The maximum of :meth:`Poisson.slope_bound`, B being the excess."""
     y, d = y[d > 0], d[d > 0]
     excess = max(excess, 0.0)

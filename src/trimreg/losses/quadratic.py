@@ -27,32 +27,33 @@ class Quadratic(Loss):
     least_squares = True
     curvature_bound = 1.0
     report_factor = 2.0
+    array_agnostic = True
 
-    def check_target(self, y):
+    def check_target(self, y: np.ndarray) -> None:
         require_finite(y)
         check_size(y)
 
-    def pointwise(self, eta, y, d=None):
+    def pointwise(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray | None = None) -> np.ndarray:
         return 0.5 * (eta - y) ** 2
 
-    def value(self, eta, y, d):
+    def value(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
         residual = eta - y
         return 0.5 * float(np.dot(d * residual, residual))
 
-    def gradient(self, eta, y, d):
+    def gradient(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return d * (eta - y)
 
-    def curvature(self, eta, y, d):
+    def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return d
 
-    def slope_bound(self, y, d):
+    def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
         r""":math:`\sqrt{2 L(0)}`: the sum is :math:`\sum_i d_i r_i^2 = 2 L`, so it is attained."""
         return float(np.sqrt(2.0 * self.value(np.zeros_like(y), y, d)))
 
-    def null_predictor(self, y, d):
+    def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float:
         return float(d @ y)
 
-    def deviance(self, eta, y, d, n):
+    def deviance(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray, n: float) -> float:
         """``n log(2 L)``: of Gaussian errors, the variance at its maximum likelihood ``2 L``."""
         return n * float(np.log(max(2.0 * self.value(eta, y, d), SMALLEST)))
 

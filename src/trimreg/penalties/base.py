@@ -13,7 +13,7 @@ parts with ``0 < f < inf``; the two special kinds are handled here.
 from __future__ import annotations
 
 import copy
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -36,18 +36,28 @@ class PenaltyProtocol(Protocol):
 
     def value(self, theta: np.ndarray, alpha: float) -> float: ...
 
-    def weights(self, theta, alpha, gradient=None) -> np.ndarray: ...
+    def weights(self, theta: np.ndarray, alpha: float, gradient: np.ndarray | None = None) -> np.ndarray: ...
 
-    def prox(self, z: np.ndarray, alpha: float, step: float, positive: bool = False) -> np.ndarray: ...
+    def prox(self, z: np.ndarray, alpha: float, step: float, positive: Any = False) -> np.ndarray: ...
 
     def thresholds(self, weights: np.ndarray, alpha: float) -> np.ndarray: ...
 
     def levels(self, alpha: float) -> np.ndarray: ...
 
-    def stationarity(self, theta, weights, gradient, alpha, positive=False) -> float: ...
+    def stationarity(
+        self,
+        theta: np.ndarray,
+        weights: np.ndarray,
+        gradient: np.ndarray,
+        alpha: float,
+        positive: Any = False,
+    ) -> float: ...
 
 
-def largest_violation(theta, gradient, threshold, positive=False, norm=None) -> float:
+def largest_violation(
+    theta: np.ndarray, gradient: np.ndarray, threshold: np.ndarray, positive: Any = False,
+    norm: Norm | None = None,
+) -> float:  # fmt: skip
     """The size of the largest entry of the nearest subgradient: 0 where every optimality condition holds.
 
     Examples
@@ -59,6 +69,26 @@ def largest_violation(theta, gradient, threshold, positive=False, norm=None) -> 
     """
     nearest = subgradient_residual if norm is None else norm.residual
     return float(np.max(np.abs(nearest(theta, gradient, threshold, positive)), initial=0.0))
+
+
+#: The penalties of the library by name; :mod:`trimreg.penalties` fills it.
+PENALTIES: dict[str, type[Penalty]] = {}
+
+
+def get_penalty(penalty: str | Penalty) -> Penalty:
+    """The penalty of that name with its default parameters, or the object itself.
+
+    Examples
+    --------
+    >>> from trimreg.penalties import get_penalty
+    >>> get_penalty("mcp").gamma
+    2.5
+    """
+    if isinstance(penalty, str) and penalty in PENALTIES:
+        return PENALTIES[penalty]()
+    if isinstance(penalty, Penalty):
+        return penalty
+    raise ValueError(f"penalty must be one of {sorted(PENALTIES)} or a penalty object; got {penalty!r}")
 
 
 class Penalty:
@@ -75,11 +105,12 @@ class Penalty:
         The norm of a group (or of the coefficients of a feature, where there are several outputs).
     """
 
+    name: str = "custom"
     n_free: int | None = None
     majorizes: bool = True
     constant_weights: bool = False
 
-    def __init__(self, penalty_factor=None, *, groups=None, q=2):
+    def __init__(self, penalty_factor: Any = None, *, groups: Any = None, q: float = 2):
         self.penalty_factor = penalty_factor
         self.groups = groups
         self.q = q
@@ -187,7 +218,7 @@ class Penalty:
         j = self._regular
         return float(self._value(length[j], alpha, self._factor[j]))
 
-    def weights(self, theta, alpha, gradient=None) -> np.ndarray:
+    def weights(self, theta: np.ndarray, alpha: float, gradient: np.ndarray | None = None) -> np.ndarray:
         """The weights at theta: of the exact minimizer over S (trimmed), or of the tangent majorizer.
 
         A part that is never penalized has weight 0, an excluded one 1. ``gradient`` of the loss
@@ -199,7 +230,7 @@ class Penalty:
         weights[j] = self._weights(self.norm.lengths(theta)[j], alpha, self._factor[j], tie)
         return weights
 
-    def prox(self, z, alpha, step=1.0, positive=False) -> np.ndarray:
+    def prox(self, z: np.ndarray, alpha: float, step: float = 1.0, positive: Any = False) -> np.ndarray:
         r""":math:`\arg\min_x \frac{1}{2 \eta}\|x - z\|^2 + P_\alpha(x)` with step ``eta``, exactly.
 
         With ``positive``, over ``x >= 0``: every penalty here rises in \|x\|, so that is the prox of
@@ -225,7 +256,14 @@ class Penalty:
         ratio = np.divide(size, length, out=np.zeros_like(size), where=length > 0)
         return np.where(self.norm.spread(size == length), z, self.norm.spread(ratio) * z) + 0.0
 
-    def stationarity(self, theta, weights, gradient, alpha, positive=False) -> float:
+    def stationarity(
+        self,
+        theta: np.ndarray,
+        weights: np.ndarray,
+        gradient: np.ndarray,
+        alpha: float,
+        positive: Any = False,
+    ) -> float:
         r"""The paper's :math:`T(\theta, w)`: squared distance of 0 from the subdifferential of F.
 
         The theta part is :math:`\sum_j \mathrm{dist}^2(-g_j, \alpha f_j w_j\, \partial\|\theta_j\|)`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +15,11 @@ class FoldedConcave(Penalty):
 
     _gamma_minimum: float
 
-    def __init__(self, gamma, penalty_factor=None, *, groups=None, q=2):
+    def __init__(self, gamma: float, penalty_factor: Any = None, *, groups: Any = None, q: float = 2):
         self.gamma = gamma
         super().__init__(penalty_factor, groups=groups, q=q)
 
-    def bind(self, n_features, n_outputs=1):
+    def bind(self, n_features: int, n_outputs: int = 1) -> Penalty:
         gamma = self.gamma
         if not isinstance(gamma, numbers.Real) or not gamma > self._gamma_minimum:
             raise ValueError(f"gamma must be a number above {self._gamma_minimum}; got {gamma!r}")
@@ -31,17 +32,17 @@ class FoldedConcave(Penalty):
         self._unit = np.ones_like(factor)
         return super()._with_factor(factor)
 
-    def rescaled(self, scale):
+    def rescaled(self, scale: np.ndarray) -> Penalty:
         other = super().rescaled(scale)
         other._unit = self._unit * self.norm.largest_in_part(scale)
         return other
 
-    def restricted(self, parts):
+    def restricted(self, parts: np.ndarray) -> Penalty:
         other = super().restricted(parts)
         other._unit = self._unit[parts]
         return other
 
-    def extended(self, count=1):
+    def extended(self, count: int = 1) -> Penalty:
         other = super().extended(count)
         other._unit = np.append(self._unit, np.ones(other.norm.count - self.norm.count))
         return other

@@ -18,6 +18,7 @@ class L1(Penalty):
     1.5
     """
 
+    name = "l1"
     constant_weights = True
 
     def _value(self, size, alpha, factor):

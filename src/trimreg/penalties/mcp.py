@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .folded import FoldedConcave
@@ -28,9 +30,10 @@ class MCP(FoldedConcave):
     Annals of Statistics 38(2), 894-942.
     """
 
+    name = "mcp"
     _gamma_minimum = 1.0
 
-    def __init__(self, gamma=2.5, penalty_factor=None, *, groups=None, q=2):
+    def __init__(self, gamma: float = 2.5, penalty_factor: Any = None, *, groups: Any = None, q: float = 2):
         super().__init__(gamma, penalty_factor, groups=groups, q=q)
 
     def _end(self, level):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .folded import FoldedConcave
@@ -29,9 +31,10 @@ class SCAD(FoldedConcave):
     oracle properties. Journal of the American Statistical Association 96, 1348-1360.
     """
 
+    name = "scad"
     _gamma_minimum = 2.0
 
-    def __init__(self, gamma=3.0, penalty_factor=None, *, groups=None, q=2):
+    def __init__(self, gamma: float = 3.0, penalty_factor: Any = None, *, groups: Any = None, q: float = 2):
         super().__init__(gamma, penalty_factor, groups=groups, q=q)
 
     def _pointwise(self, size, level):

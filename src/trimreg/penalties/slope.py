@@ -260,6 +260,7 @@ class SLOPE(Penalty):
     array([ 1.  , -0.75,  0.75])
     """
 
+    name = "slope"
     majorizes = False
 
     def __init__(self, weights="bh", q=0.1, penalty_factor=None, *, groups=None):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import numbers
+from typing import Any
 
 import numpy as np
 
 from .base import Penalty
 
 
-def count_from(h, n_features: int, name: str = "h", of: str = "the number of features") -> int:
+def count_from(h: Any, n_features: int, name: str = "h", of: str = "the number of features") -> int:
     """The integer that ``h`` means for that many features: itself, or a fraction of them.
 
     Examples
@@ -92,11 +93,15 @@ class TrimmedL1(Penalty):
     Yun, Zheng, Yang, Lozano and Aravkin, M-estimation with the trimmed l1 penalty, equation (2).
     """
 
-    def __init__(self, h=None, penalty_factor=None, *, groups=None, q=2):
+    name = "trimmed_l1"
+
+    def __init__(
+        self, h: float | None = None, penalty_factor: Any = None, *, groups: Any = None, q: float = 2
+    ):
         self.h = h
         super().__init__(penalty_factor, groups=groups, q=q)
 
-    def bind(self, n_features, n_outputs=1):
+    def bind(self, n_features: int, n_outputs: int = 1) -> TrimmedL1:
         bound = super().bind(n_features, n_outputs)
         of = f"the number of {'features' if self.groups is None else 'groups'}"
         bound._h = count_from(self.h, bound.norm.count, of=of)
@@ -173,7 +178,7 @@ class TrimmedL1(Penalty):
         projected[j] = project_vector(weights[j], float(j.size - self.n_free))
         return projected
 
-    def checked_weights(self, weights, name: str = "weights") -> np.ndarray:
+    def checked_weights(self, weights: Any, name: str = "weights") -> np.ndarray:
         """``weights`` as an array in S; a ValueError that speaks of ``name`` if they are not in it.
 
         Only rounding is forgiven (and removed). What is given for features that are never penalized or
@@ -203,7 +208,14 @@ class TrimmedL1(Penalty):
             )
         return self.project_weights(weights)
 
-    def stationarity(self, theta, weights, gradient, alpha, positive=False) -> float:
+    def stationarity(
+        self,
+        theta: np.ndarray,
+        weights: np.ndarray,
+        gradient: np.ndarray,
+        alpha: float,
+        positive: Any = False,
+    ) -> float:
         """T of the paper with both parts; a pair of 0 is stationary in theta and in w."""
         from .simplex import distance_to_optimal_weights
 

@@ -1,124 +1,73 @@
-r"""The problems of a batch, and what a first-order method asks of them, on arrays of NumPy or PyTorch.
+r"""The problems of a batch, as arrays of NumPy or PyTorch.
 
-Every array has a row for each problem; ``X`` and the Gram matrix may also be one for all of them. The
-functions call what both packages have under one name; ``xp`` is the module (``numpy`` or ``torch``).
+Every array has one row per problem; all problems may share ``X`` or the Gram matrix. The functions use only
+names that both packages have; ``xp`` is the module (``numpy`` or ``torch``).
 """
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+
+from ...losses.base import Loss, namespace
 
 _SQUARINGS = 32
 
 
-def namespace(array):
-    """The module that an array is of: ``numpy`` or ``torch``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.first_order.arrays import namespace
-    >>> namespace(np.zeros(2)).__name__
-    'numpy'
-    """
-    return sys.modules[type(array).__module__.partition(".")[0]]
-
-
-def on_host(array) -> bool:
-    """Whether the values of an array can be looked at without waiting for a device."""
+def on_host(array: Any) -> bool:
+    """Whether the values of an array can be read without waiting for a device."""
     return isinstance(array, np.ndarray) or array.device.type == "cpu"
 
 
-def to_numpy(array) -> np.ndarray:
-    """A copy of an array in NumPy, which does not know bfloat16: of that one as float32."""
+def to_numpy(array: Any) -> np.ndarray:
+    """A copy of an array in NumPy; bfloat16, which NumPy does not have, becomes float32."""
     if isinstance(array, np.ndarray):
         return np.array(array)
     array = array.detach().cpu()
     return (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy().copy()
 
 
-# -- losses ----------------------------------------------------------------------------------------------
-
-
-def quadratic_slope(eta, y, xp):
-    """The derivative of ``(y - eta)^2 / 2`` in eta."""
-    return eta - y
-
-
-def quadratic_value(eta, y, xp):
-    return 0.5 * (y - eta) ** 2
-
-
-def logistic_slope(eta, y, xp):
-    """The derivative of ``log(1 + e^eta) - y eta`` in eta; nothing large is exponentiated."""
-    tail = xp.exp(-xp.abs(eta))
-    return xp.where(eta >= 0, 1.0 / (1.0 + tail), tail / (1.0 + tail)) - y
-
-
-def logistic_value(eta, y, xp):
-    return xp.log1p(xp.exp(-xp.abs(eta))) + xp.where(eta > 0, (1.0 - y) * eta, -y * eta)
-
-
-#: For each loss: derivative and value in the predictor, and the bound of its curvature.
-LOSSES = {
-    "quadratic": (quadratic_slope, quadratic_value, 1.0),
-    "logistic": (logistic_slope, logistic_value, 0.25),
-}
-
-
-# -- the problems of a batch -------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class SampleBatch:
-    r"""Problems known by their samples, :math:`L_b(\theta) = \sum_i d_{bi}\, \ell(y_{bi}, z_{bi}'\theta)`.
+    r"""Problems given by their samples, :math:`L_b(\theta) = \sum_i d_{bi}\, \ell(y_{bi}, z_{bi}'\theta)`.
 
-    The columns of z are those of X less ``offset``, times ``inverse_scale``; neither is applied to X. With
-    ``constant`` a column of ones stands behind them.
+    The columns of z are those of X minus ``offset``, times ``inverse_scale``; X itself is not changed. With
+    ``constant``, z has a column of ones behind them.
 
     Attributes
     ----------
     X : array of shape (B, n, p), or (n, p) if all problems share it
     y, d : arrays of shape (B, n)
         Targets, and sample weights that sum to one in every problem.
+    loss : Loss
+        Whose formulas take arrays of any kind (``array_agnostic``).
     offset, inverse_scale : arrays of shape (B, p), or None
     constant : bool
-    loss : str
-        "quadratic" or "logistic".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.first_order.arrays import SampleBatch
-    >>> batch = SampleBatch(np.eye(2), np.array([[1.0, 0.0], [0.0, 4.0]]), np.full((2, 2), 0.5))
-    >>> batch.gradient(np.zeros((2, 2))) + 0.0
-    array([[-0.5,  0. ],
-           [ 0. , -2. ]])
     """
 
-    X: object
-    y: object
-    d: object
-    offset: object = None
-    inverse_scale: object = None
+    X: Any
+    y: Any
+    d: Any
+    loss: Loss
+    offset: Any = None
+    inverse_scale: Any = None
     constant: bool = False
-    loss: str = "quadratic"
 
     @property
     def width(self) -> int:
-        """Coefficients of a problem."""
+        """Number of coefficients per problem."""
         return self.X.shape[-1] + self.constant
 
-    def take(self, keep) -> SampleBatch:
-        """The problems at these places, or in this slice."""
+    def take(self, keep: Any) -> SampleBatch:
+        """The problems with these indices, or in this slice."""
         own = ("y", "d", "offset", "inverse_scale") + (("X",) if self.X.ndim == 3 else ())
         parts = {name: getattr(self, name) for name in own}
         return replace(self, **{name: part[keep] for name, part in parts.items() if part is not None})
 
-    def predictor(self, theta):
+    def predictor(self, theta: Any) -> Any:
         """``z theta`` for every sample."""
         slopes = theta[:, : self.X.shape[-1]]
         u = slopes if self.inverse_scale is None else slopes * self.inverse_scale
@@ -127,8 +76,8 @@ class SampleBatch:
             eta = eta - (u * self.offset).sum(-1)[:, None]
         return eta + theta[:, -1:] if self.constant else eta
 
-    def transposed(self, r):
-        """``z' r``, r with a number for every sample."""
+    def transposed(self, r: Any) -> Any:
+        """``z' r`` for one number per sample."""
         product = r @ self.X if self.X.ndim == 2 else (r[:, None, :] @ self.X)[:, 0]
         total = r.sum(-1)[:, None]
         if self.offset is not None:
@@ -137,15 +86,13 @@ class SampleBatch:
             product = product * self.inverse_scale
         return namespace(product).concatenate([product, total], -1) if self.constant else product
 
-    def gradient(self, theta):
-        slope = LOSSES[self.loss][0](self.predictor(theta), self.y, namespace(theta))
-        return self.transposed(self.d * slope)
+    def gradient(self, theta: Any) -> Any:
+        return self.transposed(self.loss.gradient(self.predictor(theta), self.y, self.d))
 
-    def loss_values(self, theta):
-        value = LOSSES[self.loss][1](self.predictor(theta), self.y, namespace(theta))
-        return (self.d * value).sum(-1)
+    def loss_values(self, theta: Any) -> Any:
+        return (self.d * self.loss.pointwise(self.predictor(theta), self.y)).sum(-1)
 
-    def matrices(self):
+    def matrices(self) -> Any:
         """z of every problem, of shape (B, n, width)."""
         xp = namespace(self.y)
         Z = self.X if self.X.ndim == 3 else xp.broadcast_to(self.X, (self.y.shape[0], *self.X.shape))
@@ -155,14 +102,14 @@ class SampleBatch:
             Z = Z * self.inverse_scale[:, None, :]
         return xp.concatenate([Z, xp.ones_like(Z[:, :, :1])], -1) if self.constant else Z
 
-    def parts(self, elements: int = 1 << 25):
-        """The batch in parts whose matrices, copied for a moment, have about so many elements."""
+    def parts(self, elements: int = 1 << 25) -> Iterator[SampleBatch]:
+        """The batch in parts whose matrices have about so many elements, to bound the memory for copies."""
         count, n = self.y.shape
         step = max(1, elements // max(n * self.width, 1))
         return (self.take(slice(start, start + step)) for start in range(0, count, step))
 
     def gram(self) -> GramBatch:
-        """The same problems by their moments (least squares alone)."""
+        """The same problems given by their moments (least squares only)."""
         xp = namespace(self.y)
         grams = []
         for part in self.parts():
@@ -170,8 +117,8 @@ class SampleBatch:
             grams.append(xp.swapaxes(Z * part.d[:, :, None], 1, 2) @ Z)
         return GramBatch(xp.concatenate(grams), self.transposed(self.d * self.y))
 
-    def lipschitz(self):
-        """The Lipschitz constant of every problem's gradient; 1 where it is 0."""
+    def lipschitz(self) -> Any:
+        """The Lipschitz constant of the gradient for each problem; 1 where it is 0."""
         xp = namespace(self.y)
         found = []
         for part in self.parts():
@@ -179,73 +126,51 @@ class SampleBatch:
             turned = xp.swapaxes(Z, 1, 2)
             # ZZ' and Z'Z have the same largest eigenvalue
             found.append(largest_eigenvalues(Z @ turned if Z.shape[1] < Z.shape[2] else turned @ Z))
-        largest = LOSSES[self.loss][2] * xp.concatenate(found)
+        largest = self.loss.curvature_bound * xp.concatenate(found)
         return xp.where(largest > 0, largest, 1.0)
 
 
 @dataclass(frozen=True)
 class GramBatch:
-    r"""Problems of least squares by their moments, :math:`\nabla L_b(\theta) = G_b \theta - c_b`.
+    r"""Least-squares problems given by their moments, :math:`\nabla L_b(\theta) = G_b \theta - c_b`.
 
     Attributes
     ----------
     gram : array of shape (B, p, p), or (p, p) if all problems share it
     c : array of shape (B, p)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.first_order.arrays import GramBatch
-    >>> GramBatch(2.0 * np.eye(2), np.array([[1.0, 0.0]])).gradient(np.array([[1.0, 1.0]]))
-    array([[1., 2.]])
     """
 
-    gram: object
-    c: object
+    gram: Any
+    c: Any
 
-    def take(self, keep) -> GramBatch:
+    def take(self, keep: Any) -> GramBatch:
         return GramBatch(self.gram[keep] if self.gram.ndim == 3 else self.gram, self.c[keep])
 
-    def gradient(self, theta):
+    def gradient(self, theta: Any) -> Any:
         if self.gram.ndim == 2:
             return theta @ self.gram - self.c
         return (self.gram @ theta[:, :, None])[:, :, 0] - self.c
 
-    def lipschitz(self):
+    def lipschitz(self) -> Any:
         largest = largest_eigenvalues(self.gram if self.gram.ndim == 3 else self.gram[None])
         return namespace(largest).where(largest > 0, largest, 1.0)
 
 
-def largest_eigenvalues(matrices):
-    """The largest eigenvalue of every matrix; they are symmetric and without negative eigenvalues.
+def largest_eigenvalues(matrices: Any) -> Any:
+    """The largest eigenvalue of each matrix; they are symmetric and positive semidefinite.
 
-    On a device, whose solvers for eigenvalues take one matrix after another, by
-    :func:`eigenvalues_by_powers`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.first_order.arrays import largest_eigenvalues
-    >>> largest_eigenvalues(np.array([[[2.0, 1.0], [1.0, 2.0]]])).round(12)
-    array([3.])
+    On a device, whose eigenvalue solvers take one matrix after another, by :func:`eigenvalues_by_powers`.
     """
     if on_host(matrices):
         return namespace(matrices).linalg.eigvalsh(matrices)[:, -1]
     return eigenvalues_by_powers(matrices)
 
 
-def eigenvalues_by_powers(matrices):
-    r"""The same by products of matrices alone.
+def eigenvalues_by_powers(matrices: Any) -> Any:
+    r"""The largest eigenvalues by products of matrices only.
 
-    The columns of :math:`A^{2^k}` turn towards the first eigenvector. The Rayleigh quotient of the longest is
-    too small by at most :math:`1 / (2^{k+1} e)` of itself, whatever the gap to the next eigenvalue is.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.first_order.arrays import eigenvalues_by_powers
-    >>> eigenvalues_by_powers(np.array([[[2.0, 1.0], [1.0, 2.0]], np.zeros((2, 2))])).round(12)
-    array([3., 0.])
+    The columns of :math:`A^{2^k}` turn toward the first eigenvector. The Rayleigh quotient of the longest is
+    too small by at most a factor :math:`1 - 1 / (2^{k+1} e)`, whatever the gap to the next eigenvalue.
     """
     xp = namespace(matrices)
     power = matrices

@@ -1,68 +1,68 @@
 r"""The paper's Algorithm 1 for many problems in one go, on arrays of NumPy or PyTorch (so also on a GPU).
 
-The steps are those of :mod:`trimreg.solvers.first_order.bcd`, and each problem stops where it would alone:
-one that is
-done stands still while the others go on, and leaves the batch when half of them are done. The host looks at
-the device only every few steps.
+The steps are those of :mod:`trimreg.solvers.first_order.bcd`, and each problem stops where it would stop
+alone: a problem that is done stands still while the others go on, and leaves the batch when half of them are
+done. The host reads from the device only every few steps.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from .arrays import namespace, to_numpy
+from ...losses.base import namespace
+from .arrays import GramBatch, SampleBatch, to_numpy
 
-#: Steps between two looks at who is done.
+#: Steps between two looks at which problems are done.
 STEPS_BETWEEN_LOOKS = 10
 
 
 class _Arrays:
-    """Arrays with a row for every problem."""
+    """Arrays with one row per problem."""
 
-    def take(self, keep):
+    def take(self, keep: Any) -> Any:
         return type(self)(*(array[keep] for array in self.arrays()))
 
     def arrays(self) -> tuple:
-        return tuple(getattr(self, one.name) for one in fields(self))
+        return tuple(getattr(self, one.name) for one in fields(self))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Terms(_Arrays):
-    """What a problem has beside its data: arrays of shape (B, 1).
+    """The parameters of the problems: arrays of shape (B, 1).
 
-    ``total`` is the sum of its weights, p - h. It is done when its distance is at most ``goal``.
+    ``total`` is the sum of the weights, p - h. A problem is done when its distance is at most ``goal``.
     """
 
-    alpha: object
-    total: object
-    eta: object
-    tau: object
-    goal: object
+    alpha: Any
+    total: Any
+    eta: Any
+    tau: Any
+    goal: Any
 
 
 @dataclass(frozen=True)
 class State(_Arrays):
-    """Where a batch stands. ``done`` and ``n_iter``, the steps taken, are of shape (B, 1)."""
+    """The iterates of a batch. ``done`` and ``n_iter``, the number of steps taken, have shape (B, 1)."""
 
-    theta: object
-    w: object
-    gradient: object
-    done: object
-    n_iter: object
+    theta: Any
+    w: Any
+    gradient: Any
+    done: Any
+    n_iter: Any
 
 
-def soft(z, terms: Terms, w):
+def soft(z: Any, terms: Terms, w: Any) -> Any:
     """The proximal step of the weighted l1 norm."""
     t = terms.eta * terms.alpha * w
     return z - namespace(z).clip(z, -t, t)
 
 
-def proof_bound(before: State, theta, w, gradient, terms: Terms):
-    """``sqrt(|u|^2 + |v|^2)``, at least ``sqrt(T)``: see the head of
-    :mod:`trimreg.solvers.first_order.bcd`."""
+def proof_bound(before: State, theta: Any, w: Any, gradient: Any, terms: Terms) -> Any:
+    """``sqrt(|u|^2 + |v|^2) >= sqrt(T)``, as derived in :mod:`trimreg.solvers.first_order.bcd`."""
     xp, p = namespace(theta), w.shape[1]
     u = gradient - before.gradient - (theta - before.theta) / terms.eta
     grown = xp.abs(theta[:, :p]) - xp.abs(before.theta[:, :p])
@@ -70,22 +70,25 @@ def proof_bound(before: State, theta, w, gradient, terms: Terms):
     return xp.sqrt((u * u).sum(-1) + (v * v).sum(-1))[:, None]
 
 
-def largest_change(before: State, theta, w, gradient, terms: Terms):
-    """The largest change of a coefficient over eta, or of a weight times alpha, whichever is larger."""
+def largest_change(before: State, theta: Any, w: Any, gradient: Any, terms: Terms) -> Any:
+    """The largest change of a coefficient divided by eta or of a weight times alpha."""
     xp = namespace(theta)
     moved = xp.amax(xp.abs(theta - before.theta), -1)[:, None] / terms.eta
     return xp.maximum(moved, terms.alpha * xp.amax(xp.abs(w - before.w), -1)[:, None])
 
 
-def one_step(state: State, batch, terms: Terms, *, project, prox=soft, distance=proof_bound, max_iter=20_000):
-    r"""A step of Algorithm 1 for the problems that are still going; the others stand still.
+def one_step(
+    state: State, batch: SampleBatch | GramBatch, terms: Terms, *, project: Any, prox: Any = soft,
+    distance: Any = proof_bound, max_iter: int = 20_000,
+) -> State:  # fmt: skip
+    r"""One step of Algorithm 1 for the problems that are not done; the others stand still.
 
     .. math:: w^{k+1} = \mathrm{proj}_{\mathcal S}\bigl[w^k - \tau\, |\theta^k|\bigr], \qquad
               \theta^{k+1} = \mathrm{prox}_{\eta\lambda \langle w^{k+1}, |\cdot|\rangle}
               \bigl[\theta^k - \eta \nabla L(\theta^k)\bigr]
 
-    Coefficients beyond the weights (an intercept) are not penalized. ``project`` is None where the penalty
-    has no weights to move.
+    Coefficients beyond the weights (an intercept) are not penalized. ``project`` is None if the penalty has
+    no weights that move.
     """
     xp, p = namespace(state.theta), state.w.shape[1]
     w = state.w
@@ -109,51 +112,24 @@ def one_step(state: State, batch, terms: Terms, *, project, prox=soft, distance=
 
 @dataclass
 class BatchOutcome:
-    """The end of a batch: arrays with a row for every problem, where the batch was solved."""
+    """The solutions of a batch, on its device: arrays with one row per problem."""
 
-    theta: object
-    w: object
-    n_iter: object
-    converged: object
+    theta: Any
+    w: Any
+    n_iter: Any
+    converged: Any
     interrupted: bool = False
 
 
-def descend(
-    batch, theta, w, terms: Terms, *, project, max_iter=20_000, advance=None, **rules
-) -> BatchOutcome:
-    """Algorithm 1 for every problem, from ``theta`` and ``w``, until each is done or has taken ``max_iter``.
+def run_batch(
+    batch: SampleBatch | GramBatch, theta: Any, w: Any, terms: Terms, *, project: Any,
+    max_iter: int = 20_000, advance: Any = None, **rules: Any,
+) -> BatchOutcome:  # fmt: skip
+    """Algorithm 1 for all problems, from ``theta`` and ``w``, until each is done or has taken ``max_iter``.
 
-    Parameters
-    ----------
-    batch : SampleBatch or GramBatch
-    theta : array of shape (B, width)
-    w : array of shape (B, p)
-        In S.
-    terms : Terms
-    project : function (y, total) to an array, or None
-        The projection of rows on S.
-    max_iter : int
-    advance : function of a count, optional
-        Called with the number of problems that have ended since the last call.
-    **rules
-        ``prox`` and ``distance``, as in :func:`one_step`.
-
-    Returns
-    -------
-    BatchOutcome
-        After Ctrl-C with what there is: ``interrupted``, and ``converged`` False for those still going.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.penalties.simplex import project_rows
-    >>> from trimreg.solvers.first_order.batch import Terms, descend
-    >>> from trimreg.solvers.first_order.arrays import GramBatch
-    >>> batch = GramBatch(np.eye(3), np.array([[5.0, 2.0, -1.0], [0.0, 1.0, 4.0]]))
-    >>> terms = Terms(*np.ones((2, 2, 1)) * [[[1.5]], [[2.0]]], *np.ones((2, 2, 1)), np.full((2, 1), 1e-6))
-    >>> descend(batch, np.zeros((2, 3)), np.full((2, 3), 2 / 3), terms, project=project_rows).theta
-    array([[5. , 0.5, 0. ],
-           [0. , 0. , 4. ]])
+    ``project`` is the projection of rows onto S, and ``rules`` are ``prox`` and ``distance``, as in
+    :func:`one_step`. ``advance`` is called with the number of problems that have ended since its last call.
+    After Ctrl-C the outcome is ``interrupted``, and ``converged`` is False for the problems still going.
     """
     xp = namespace(theta)
     state = State(

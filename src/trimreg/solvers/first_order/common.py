@@ -1,4 +1,4 @@
-"""What the first-order solvers (``bcd``, ``dc``, ``prox``) share: checked arguments, step and goal."""
+"""Checked arguments, step size and stopping goal of the first-order solvers (``bcd``, ``dc``, ``prox``)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ _GROWTH = 1.2
 
 
 def positive_number(name: str, value) -> float:
-    """``value`` as a float; a ValueError that names the argument unless it is finite and above 0.
-
-    Examples
-    --------
-    >>> from trimreg.solvers.first_order.common import positive_number
-    >>> positive_number("eta", 2)
-    2.0
-    """
+    """``value`` as a float; a ValueError that names the argument unless it is finite and positive."""
     number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
     if not number or not 0 < value < np.inf:
         raise ValueError(f"{name} must be a positive finite number; got {value!r}")
@@ -27,15 +20,7 @@ def positive_number(name: str, value) -> float:
 
 
 def require_trimmed(problem: Problem, solver: str) -> None:
-    """A ValueError unless the penalty trims: the solver is defined for nothing else.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> from trimreg.penalties import TrimmedL1
-    >>> from trimreg.solvers.first_order.common import require_trimmed
-    >>> require_trimmed(SimpleNamespace(penalty=TrimmedL1(h=1).bind(3)), "bcd")
-    """
+    """Raise a ValueError unless the penalty trims: the solver is defined for no other."""
     if problem.penalty.n_free is None:
         raise ValueError(f"solver {solver!r} needs a penalty that trims; got penalty {problem.penalty!r}")
 
@@ -44,19 +29,11 @@ class StepSize:
     r"""The step ``eta`` of a first-order method: given, or :math:`1/L_f`, or found by halving.
 
     :math:`1/L_f` is the longest step for which every method here is known to descend. A loss without a bound
-    on its curvature (Poisson, Gamma, Cox) has no such constant: there the step starts from the curvature at
-    the first point, grows a little with every step, and is halved until the quadratic bound that the proofs
-    need holds for the step taken,
+    on its curvature has no such constant. Then the step starts from the curvature at the first point, grows a
+    little with every step, and is halved until the quadratic bound that the proofs need holds,
 
     .. math:: L(\theta^+) \le L(\theta) + \langle\nabla L(\theta), \theta^+ - \theta\rangle
               + \tfrac{1}{2\eta}\|\theta^+ - \theta\|^2.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> from trimreg.solvers.first_order.common import StepSize
-    >>> StepSize(SimpleNamespace(lipschitz=lambda: 4.0), None, None).eta
-    0.25
     """
 
     def __init__(self, problem: Problem, eta: float | None, predictor):
@@ -87,21 +64,9 @@ class StepSize:
 
 
 def stationarity_goal(problem: Problem, tol: float) -> float:
-    r""":math:`tol \cdot \max_j |\nabla_j L(0)|`, what the distance to stationarity must come down to.
+    r""":math:`tol \cdot \max_j |\nabla_j L(0)|`, the distance to stationarity at which a solver stops.
 
-    ``tol`` is taken no smaller than 50 times the precision of a product: below it a gradient is rounding.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs import as_design
-    >>> from trimreg.losses import Quadratic
-    >>> from trimreg.penalties import L1
-    >>> from trimreg.solvers import Problem
-    >>> from trimreg.solvers.first_order.common import stationarity_goal
-    >>> X, y, d = np.eye(2), np.array([1.0, -3.0]), np.array([0.5, 0.5])
-    >>> stationarity_goal(Problem(as_design(X, d), Quadratic(), y, d, L1().bind(2), 0.1), 0.01)
-    0.015
+    ``tol`` is at least 50 times the precision of a product: below that a gradient is rounding.
     """
     at_zero = problem.gradient(problem.origin())
     scale = float(np.max(np.abs(at_zero), initial=0.0)) or 1.0

@@ -26,8 +26,8 @@ from ..problem import feasible_start
 from .common import StepSize, positive_number, stationarity_goal
 
 
-class Point(NamedTuple):
-    """A theta with what has been computed there."""
+class Iterate(NamedTuple):
+    """A theta with the predictor, the loss and the objective there."""
 
     theta: np.ndarray
     predictor: np.ndarray
@@ -96,11 +96,11 @@ def _proximal_gradient(problem, theta, tol, eta, accelerate):
             return penalty.prox(theta - eta * gradient, alpha, eta, positive)
 
         x, predictor, loss = step.take(theta, loss, gradient, proximal_step)
-        return Point(x, predictor, loss, loss + penalty.value(x, alpha))
+        return Iterate(x, predictor, loss, loss + penalty.value(x, alpha))
 
     predictor = problem.predictor(theta)
     loss = problem.loss_value(predictor)
-    point = before = Point(theta, predictor, loss, loss + penalty.value(theta, alpha))
+    point = before = Iterate(theta, predictor, loss, loss + penalty.value(theta, alpha))
     step = StepSize(problem, eta, predictor)
     gradient = gradient_before = problem.gradient(predictor)
     t = 1.0
