@@ -469,5 +469,5 @@ def test_its_face(X, tmp_path):
     assert repr(rows) == "<array on disk 237 x 7 float32 (X.npy)>"
     assert len(rows) == N
     assert rows.feature_names is None
-    with pytest.raises(TypeError, match="not pulled into memory"):
+    with pytest.raises(TypeError, match="not loaded into memory"):
         np.asarray(rows)

@@ -71,12 +71,16 @@ def table(X, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "error", "words"),
     [
-        ([1, 30], ValueError, r"columns has the position 30, and .*T.parquet has 4 columns; give 0 to 3"),
-        ([-5], ValueError, r"columns has the position -5"),
-        (np.array([4]), ValueError, r"columns has the position 4"),
-        ([True, False, True, False], TypeError, r"columns=.* are booleans; give names or positions"),
-        (np.arange(4) > 1, TypeError, r"columns=.* are booleans; give names or positions"),
-        (3, TypeError, r"columns=3 must be a list of names or positions"),
+        (
+            [1, 30],
+            ValueError,
+            r"columns contains the position 30, but .*T.parquet has 4 columns; pass 0 to 3",
+        ),
+        ([-5], ValueError, r"columns contains the position -5"),
+        (np.array([4]), ValueError, r"columns contains the position 4"),
+        ([True, False, True, False], TypeError, r"columns=.* are booleans; pass names or positions"),
+        (np.arange(4) > 1, TypeError, r"columns=.* are booleans; pass names or positions"),
+        (3, TypeError, r"columns=3 must be a list of column names or positions"),
         ("c9", ValueError, r"columns=\['c9'\] are not in .*T.parquet"),
     ],
     ids=repr,
@@ -149,7 +153,7 @@ def test_changed_chunks_are_noticed_between_passes(change, given, store, X):
         shutil.copy(file, file + "9")
     for one in (rows, other):
         with pytest.raises(
-            ValueError, match=r"X.zarr has changed since it was opened \(.*\); make a new OnDisk"
+            ValueError, match=r"X.zarr has changed since it was opened \(.*\); create a new OnDisk"
         ):
             passed(one)
     assert rows.passes == before
@@ -174,7 +178,7 @@ def test_changed_chunks_are_noticed_during_a_fit(X, tmp_path):
 def test_an_array_whose_folder_is_gone(store):
     rows = OnDisk(as_array(store))  # zarr itself would read it as zeros
     shutil.rmtree(store)
-    with pytest.raises(FileNotFoundError, match=r"X.zarr: there is no Zarr store"):
+    with pytest.raises(FileNotFoundError, match=r"X.zarr: no Zarr store"):
         passed(rows)
 
 

@@ -11,7 +11,6 @@ from trimreg import (
     TrimmedLogisticRegression,
     TrimmedLogisticRegressionCV,
 )
-from trimreg.designs.far import disk
 from trimreg.designs.far.disk import OnDisk
 from trimreg.losses import Cox, Huber, Logistic, Multinomial, MultiTaskQuadratic, Poisson, Quadratic
 from trimreg.losses.base import Loss
@@ -56,7 +55,7 @@ def test_other_losses_are_counted_by_their_outputs():
     class Own(Loss):
         n_outputs = 3
 
-    assert disk.vectors_of(Own()) == 32
+    assert Own().working_vectors == 32
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def test_other_losses_are_counted_by_their_outputs():
 def test_a_fit_that_exceeds_the_memory_is_refused_before_it_reads(model, y, message, X, tmp_path):
     np.save(tmp_path / "X.npy", X)
     rows = OnDisk(tmp_path / "X.npy", memory=7_000)
-    with pytest.raises(ValueError, match=f"memory=7000 bytes are too few for .*X.npy: {message}") as caught:
+    with pytest.raises(ValueError, match=f"memory=7000 bytes is too little for .*X.npy: {message}") as caught:
         model.fit(rows, y)
     assert rows.passes == 0
     enough = int(str(caught.value).rsplit("memory=", 1)[1].split()[0])

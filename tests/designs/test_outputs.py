@@ -110,7 +110,7 @@ def test_several_outputs(form, setting, constant):
     close(X @ coef.T + intercept, (whole @ theta).reshape(N, K))
     factor = np.repeat(np.linspace(0.5, 2.0, p), K)
     close(design.rescaled(factor).matvec(theta), (whole @ (factor * theta)).reshape(N, K))
-    with pytest.raises(ValueError, match="columns are those of one output; this design has 3"):
+    with pytest.raises(ValueError, match="columns need a design with one output; this design has 3"):
         design.columns(W)
 
 

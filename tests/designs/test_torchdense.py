@@ -6,8 +6,7 @@ import weakref
 import numpy as np
 import pytest
 
-from trimreg.designs import DenseDesign, WithConstant, as_design
-from trimreg.designs.wrappers.block import ColumnBlock
+from trimreg.designs import ColumnBlock, DenseDesign, WithConstant, as_design
 
 torch = pytest.importorskip("torch")
 
@@ -360,7 +359,7 @@ def test_a_device_without_room(monkeypatch):
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(True))
     for call in calls:
         with pytest.raises(
-            MemoryError, match=r"cpu has no room .* X \(57 x 40 bfloat16\): 2.50 GiB more"
+            MemoryError, match=r"cpu has no memory .* X \(57 x 40 bfloat16\): 2.50 GiB more"
         ) as caught:
             call()
         assert caught.value.__context__ is None
@@ -445,7 +444,7 @@ def test_arrays_of_other_libraries_by_dlpack(storage):
 
 def test_without_pytorch_the_way_is_named(monkeypatch):
     monkeypatch.delitem(torchmatrix.sys.modules, "torch")
-    with pytest.raises(ImportError, match=r"SpeaksDLPack, which is read through PyTorch: install it"):
+    with pytest.raises(ImportError, match=r"SpeaksDLPack, which needs PyTorch: install it"):
         TorchMatrix(SpeaksDLPack(numbers()))
 
 

@@ -202,9 +202,9 @@ def test_cuda_out_of_memory():
     total = torch.cuda.mem_get_info()[1]
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (48 << 20)) / total)
     try:
-        with pytest.raises(MemoryError, match=r"cuda:0 has no room left .* GiB are free"):
+        with pytest.raises(MemoryError, match=r"cuda:0 has no memory left .* GiB are free"):
             TorchMatrix(wide)
-        with pytest.raises(MemoryError, match=r"cuda:0 has no room left .* GiB are free"):
+        with pytest.raises(MemoryError, match=r"cuda:0 has no memory left .* GiB are free"):
             TrimmedLasso(h=H).fit(wide, np.zeros(1 << 15))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

@@ -21,6 +21,8 @@ LOSSES_AND_VARIANTS = {
 class SmallDesign:
     """A dense matrix with the operations that ``Loss.gram`` may use."""
 
+    streamed = False
+
     def __init__(self, Z):
         self.Z = Z
 

@@ -86,6 +86,8 @@ def test_far_apart_predictors_agree_with_exact_arithmetic(ties):
 
 
 class Columns:
+    streamed = False
+
     def __init__(self, Z):
         self.Z = Z
 

@@ -58,5 +58,5 @@ def test_targets_and_weights_that_are_no_plain_tensors():
     coef = model.fit(X, Y, sample_weight=np.arange(60.0)).coef_
     sparse = model.fit(X, torch.tensor(Y).to_sparse(), sample_weight=torch.arange(60.0).to_sparse()).coef_
     np.testing.assert_array_equal(sparse, coef)
-    with pytest.raises(ValueError, match=r"shape \(60,\) on the meta device: it has no numbers"):
+    with pytest.raises(ValueError, match=r"shape \(60,\) on the meta device, which holds no numbers"):
         model.fit(X, torch.empty(60, device="meta"))

@@ -7,7 +7,7 @@ import pytest
 
 import trimreg
 from trimreg import L1, MCP, SCAD, SLOPE, TrimmedL1, solve
-from trimreg.designs import as_design
+from trimreg.designs import Design, as_design
 from trimreg.designs.far.rows import ArrayRows
 from trimreg.losses import Cox, Huber, get_loss
 from trimreg.solvers import Problem, get_solver
@@ -410,25 +410,35 @@ def test_the_data_correct_a_wrong_solution_of_few_rows():
     assert end.swap_optimal is None
 
 
-class FiveOperations:
-    """A design of the least that a user may write: nothing is said about where it lies."""
+class FiveOperations(Design):
+    """The least that a user may write."""
 
     def __init__(self, inner):
         self.inner, self.shape, self.dtype = inner, inner.shape, inner.dtype
-        for name in ("matvec", "rmatvec", "columns", "gram", "column_norms"):
-            setattr(self, name, getattr(inner, name))
 
-    def rescaled(self, factor):
-        return FiveOperations(self.inner.rescaled(factor))
+    def matvec(self, v):
+        return self.inner.matvec(v)
+
+    def rmatvec(self, r):
+        return self.inner.rmatvec(r)
+
+    def columns(self, W):
+        return self.inner.columns(W)
+
+    def gram(self, rows, d, cols):
+        return self.inner.gram(rows, d, cols)
+
+    def column_norms(self, d):
+        return self.inner.column_norms(d)
 
 
-def test_a_design_that_does_not_say_where_it_lies_is_near():
+def test_a_design_of_five_operations_is_near():
     X, rng = design_of(seed=24)
     y = target_of("quadratic", X, rng)
     near = problem_of(X, y, "quadratic")
     *_, one = get_solver("mm").iterate(near, None)
     *_, other = get_solver("mm").iterate(replace(near, design=FiveOperations(near.design)), None)
-    np.testing.assert_array_equal(one.theta, other.theta)
+    np.testing.assert_allclose(one.theta, other.theta, rtol=1e-9)
 
 
 # -- passes --------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
-"""Sparse matrices, held by columns (CSC); CSR and the rest are converted once."""
+"""Sparse matrices, stored by columns (CSC); other formats are converted once."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -9,16 +11,16 @@ from .base import Moments, ScaledMatrix
 
 
 class SparseDesign(ScaledMatrix):
-    """A sparse design. Centring never makes it dense; only working-set blocks are."""
+    """A sparse matrix as a design. Centering keeps it sparse; only columns of a working set become dense."""
 
-    def __init__(self, X, weights, *, center=False, scale=False):
+    def __init__(self, X: Any, weights: np.ndarray, *, center: bool = False, scale: Any = False):
         X = sp.csc_array(X)
         if not X.has_canonical_format:
-            X = X.copy()  # a CSC input shares its arrays with the caller, who keeps them as they were
+            X = X.copy()  # a CSC input shares its arrays with the caller's matrix
             X.sum_duplicates()
         super().__init__(X, weights, center=center, scale=scale)
-        # Columns whose mean dwarfs their deviation (so nearly all their entries are stored): products
-        # of such columns with the mean taken out afterwards would be nothing but rounding.
+        # Columns whose mean dwarfs their deviation (nearly all their entries are stored): subtracting the
+        # mean after a product of such columns would leave only rounding.
         self._cancels = np.abs(self.offset) > 1e3 * self._deviation if center else None
 
     def _product(self, u):
@@ -30,20 +32,12 @@ class SparseDesign(ScaledMatrix):
         return self.X.T @ r
 
     def restricted(self, W):
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.X = self.X[:, W]
-        other.shape = other.X.shape
-        for name in ("offset", "inverse_scale", "_deviation", "_cancels"):
-            values = getattr(self, name)
-            setattr(other, name, None if values is None else values[W])
+        other = self._part(self.X[:, W], W)
+        other._cancels = None if self._cancels is None else self._cancels[W]
         return other
 
-    def columns(self, W):
-        Z = self.X[:, W].toarray(order="F").astype(float, copy=False)
-        if self.offset is not None:
-            Z -= self.offset[W]
-        return Z * self.inverse_scale[W]
+    def _take(self, W):
+        return self.X[:, W].toarray(order="F").astype(float, copy=False)
 
     def _sums(self, W, d):
         return (self.X[:, W].T @ d) * self.inverse_scale[W]
@@ -65,27 +59,27 @@ class SparseDesign(ScaledMatrix):
         return row_scale[:, None] * product * self.inverse_scale[cols]
 
     def _repair(self, product, left, right, d, rows, cols):
-        """Compute the rows and columns of a Gram matrix that cancelled again, from centred columns."""
+        """Recompute, from centered columns, the rows and columns of a Gram matrix that cancelled."""
         rows = np.arange(self.shape[1]) if rows is None else np.asarray(rows)
         cols = np.asarray(cols)
         bad_rows, bad_cols = np.flatnonzero(self._cancels[rows]), np.flatnonzero(self._cancels[cols])
-        centred = {}
+        centered = {}
         for side, W, bad in (("rows", rows, bad_rows), ("cols", cols, bad_cols)):
-            centred[side] = self.X[:, W[bad]].toarray() - self.offset[W[bad]]
+            centered[side] = self.X[:, W[bad]].toarray() - self.offset[W[bad]]
         if bad_cols.size:
-            weighted = centred["cols"] * d[:, None]
+            weighted = centered["cols"] * d[:, None]
             product[:, bad_cols] = left.T @ weighted - np.outer(self.offset[rows], weighted.sum(axis=0))
         if bad_rows.size:
-            weighted = centred["rows"] * d[:, None]
+            weighted = centered["rows"] * d[:, None]
             product[bad_rows] = (right.T @ weighted - np.outer(self.offset[cols], weighted.sum(axis=0))).T
-            product[np.ix_(bad_rows, bad_cols)] = weighted.T @ centred["cols"]
+            product[np.ix_(bad_rows, bad_cols)] = weighted.T @ centered["cols"]
 
     def _moments(self, weights, center):
         p = self.shape[1]
         mean = self.X.T @ weights if center else np.zeros(p)
         if center:
-            # The rounding of a mean would pass for the deviation of a constant column: correct it by
-            # the mean of what is left.
+            # The rounding of a mean would look like the deviation of a constant column: correct the mean
+            # by the mean of the residuals.
             stored = np.bincount(
                 self._column_of_entry(), self._spread(mean) * weights[self.X.indices], minlength=p
             )
@@ -96,18 +90,18 @@ class SparseDesign(ScaledMatrix):
         return np.repeat(np.arange(self.shape[1]), np.diff(self.X.indptr))
 
     def _spread(self, mean):
-        """Deviation of every stored entry from the mean of its column."""
+        """Deviation of each stored entry from the mean of its column."""
         return self.X.data - np.repeat(mean, np.diff(self.X.indptr))
 
     def _implicit_weight(self, weights):
-        """Total weight of the entries of each column that are not stored; exactly 0 where all are."""
+        """Total weight of the entries of each column that are not stored; exactly 0 if all are stored."""
         p, column, rows = self.shape[1], self._column_of_entry(), self.X.indices
         missing = weights.sum() - np.bincount(column, weights[rows], minlength=p)
         every = np.bincount(column, weights[rows] > 0, minlength=p) == np.count_nonzero(weights)
         return np.where(every, 0.0, np.maximum(missing, 0.0))
 
-    def _deviations(self, weights, mean):
-        # Stored entries by their own deviation, the implicit zeros by the mean's.
+    def _deviations(self, weights, mean, which=None, refine=False):
+        # Stored entries deviate by their own value, the implicit zeros by the mean.
         column = self._column_of_entry()
         spread = self._spread(mean)
         largest = np.abs(mean)
@@ -116,7 +110,3 @@ class SparseDesign(ScaledMatrix):
         scaled = (spread / safe[column]) ** 2 * weights[self.X.indices]
         stored = np.bincount(column, scaled, minlength=self.shape[1])
         return largest * np.sqrt(stored + self._implicit_weight(weights) * (mean / safe) ** 2)
-
-    def _weighted_norms(self, d):
-        offset = np.zeros(self.shape[1]) if self.offset is None else self.offset
-        return self._deviations(d, offset) * self.inverse_scale

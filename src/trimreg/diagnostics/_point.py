@@ -368,7 +368,7 @@ def matrix(name: str, value, shape: tuple) -> np.ndarray:
 def require_memory(X) -> None:
     """A ``ValueError`` if X is on disk, a cluster or a GPU: it would be fetched whole, and twice its size."""
     kind = type(X)
-    by_blocks = all(callable(getattr(kind, name, None)) for name in ("design", "product", "describe"))
+    by_blocks = callable(getattr(kind, "describe", None)) and not getattr(X, "near", True)
     on_device = kind.__module__.startswith("torch") and str(getattr(X, "device", "cpu")) != "cpu"
     if by_blocks or on_device or hasattr(kind, "__dask_graph__"):
         raise ValueError(
@@ -380,6 +380,8 @@ def require_memory(X) -> None:
 def _matrix(X):
     """X as CSC or as an ndarray, float32 and float64 kept as they are."""
     require_memory(X)
+    if callable(getattr(X, "rmatvec", None)):  # a design in memory, read by its columns
+        return X
     if sp.issparse(X):
         X = sp.csc_array(X)
         if not X.has_canonical_format:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..designs import MultiOutput, WithConstant, as_design
+from ..designs.convert import is_virtual
 from ..losses import get_loss
 from ..penalties import get_penalty
 from ..solvers import Problem, SolverResult, SolverSpec, Step, get_solver, run
@@ -167,10 +168,7 @@ class Task:
     @property
     def features(self):
         """The design of the features alone, without the constant column and the outputs around it."""
-        design = self.problem.design
-        while hasattr(design, "inner"):
-            design = design.inner
-        return design
+        return self.problem.design.features
 
     # -- results -------------------------------------------------------------------------------------
 
@@ -216,7 +214,7 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
     X, y, d = data.X, data.y, data.d
     p = X.shape[1]
     loss = settings.loss.bound(y, d)
-    if hasattr(X, "with_room_for"):  # its budget of memory is also for the vectors of the fit
+    if is_virtual(X):  # its budget of memory is also for the vectors of the fit
         X = X.with_room_for(loss)
     fit_intercept = settings.fit_intercept and loss.sees_constants
     penalty = settings.penalty.bind(p, loss.n_outputs)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array, validate_data
 
-from ..designs.convert import adopt, feature_names, is_far, is_readable, to_host
+from ..designs.convert import as_virtual, feature_names, is_cpu_tensor, is_far, to_host
 from ..solvers import SolverSpec
 
 
@@ -74,11 +74,11 @@ def check_matrix(X):
     """``X`` as a float matrix that shares memory with the user's where it can.
 
     A matrix that is not in memory stays where it is: it comes back as a
-    :class:`~trimreg.designs.convert.Foreign`, and the first pass of its design looks for NaN and inf.
+    :class:`~trimreg.designs.base.VirtualMatrix`, and the first pass of its design looks for NaN and inf.
     """
-    foreign = adopt(X)
-    if foreign is not None:
-        return check_shape(foreign)
+    virtual = as_virtual(X)
+    if virtual is not None:
+        return check_shape(virtual)
     X = to_host(X)  # a view, of what another library has in memory
     check_real("X", X)
     try:
@@ -104,7 +104,7 @@ def check_shape(X):
     return X
 
 
-def foreign_product(X, coef, intercept) -> np.ndarray:
+def virtual_product(X, coef, intercept) -> np.ndarray:
     """Linear predictors of a matrix that is not in memory, in the dtype that memory would give them."""
     eta = X.product(np.asarray(coef, dtype=float).T, np.asarray(intercept, dtype=float))
     bad = np.flatnonzero(~np.isfinite(eta if eta.ndim == 1 else eta.sum(axis=1)))
@@ -133,7 +133,7 @@ def check_near(X, what: str, instead: str):
     """
     if not is_far(X):
         return X
-    if is_readable(X):
+    if is_cpu_tensor(X):
         return to_host(X)
     kind = type(X).__name__
     article = "an" if kind[0] in "AEIOUaeiou" else "a"

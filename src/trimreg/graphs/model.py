@@ -19,7 +19,7 @@ from sklearn.covariance import EmpiricalCovariance, log_likelihood
 from sklearn.utils.validation import check_is_fitted
 
 from ..designs import as_design
-from ..designs.convert import is_far, is_foreign, to_host
+from ..designs.convert import is_far, is_virtual, to_host
 from ..diagnostics import certify_graph
 from ..estimators import validation as check
 from ..estimators.summary import fit_facts
@@ -103,7 +103,7 @@ def read_covariance(
     if p < 2:
         raise ValueError(f"X must have at least two columns, for one has no edges; got n_features = {p}")
     around_zero = assume_centered and kind == "pearson" and transform is None
-    if is_foreign(X):
+    if is_virtual(X):
         design, S = _second_moments(X, center=not assume_centered)
         constant = np.flatnonzero(design.inverse_scale == 0)
     else:
@@ -116,7 +116,7 @@ def read_covariance(
         scores = Nonparanormal().fit(X)
         S = covariance_of(scores.transform(X)).covariance
         return GraphData(S, np.zeros(p, X.dtype), np.ones(p, X.dtype), scores, n, X.dtype)
-    if is_foreign(X):
+    if is_virtual(X):
         location = np.zeros(p) if assume_centered else design.offset
     else:
         S, location, scale = covariance_of(X, kind=kind, transform=transform, assume_centered=assume_centered)

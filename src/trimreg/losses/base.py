@@ -51,6 +51,13 @@ class Loss:
     array_agnostic: bool = False
     #: What L is multiplied by to be reported: twice least squares is the mean squared error.
     report_factor: float = 1.0
+    #: Whether :meth:`gram` works on copies of its columns, as large as the columns themselves.
+    copies_columns: bool = False
+
+    @property
+    def working_vectors(self) -> int:
+        """Number of vectors of length n in memory during a fit, as measured; a subclass may know better."""
+        return 8 + 8 * self.n_outputs
 
     def check_target(self, y: np.ndarray) -> None:
         """Raise a ``ValueError`` that names y if it has values that the loss cannot take."""

@@ -47,6 +47,8 @@ class Cox(Loss):
     """
 
     name = "cox"
+    working_vectors = 34
+    copies_columns = True
     matrix_target = True
     separable = False
     sees_constants = False
@@ -131,7 +133,7 @@ class Cox(Loss):
         if not t.dead.size:
             return np.zeros((len(W), len(W)))
         a = np.exp(t.log_weight + t.log_hazard())
-        if not getattr(design, "streamed", False):
+        if not design.streamed:
             Z, means = _with_means(t, a, design.columns(W))
             return Z.T @ (a[:, None] * Z) - means.T @ (t.mean_weight[:, None] * means)
         if len(W) > design.room:

@@ -25,6 +25,7 @@ class Gamma(Loss):
     """
 
     name = "gamma"
+    working_vectors = 10
     positive_target = True
 
     def check_target(self, y: np.ndarray) -> None:

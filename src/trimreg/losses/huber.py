@@ -45,6 +45,7 @@ class Huber(Loss):
     """
 
     name = "huber"
+    working_vectors = 16
 
     def __init__(self, epsilon: float = 1.35, scale: float | None = None):
         if scale is None and not 1 < epsilon < np.inf:
@@ -113,7 +114,7 @@ class Huber(Loss):
             return design.gram(W, a, W)
         # Not as a difference, which may be all rounding where few residuals are left, and no square.
         unit = np.divide(pull, a, out=np.zeros_like(a), where=a > 0)
-        if getattr(design, "streamed", False):
+        if design.streamed:
             return deflated_gram(design, W, a, unit, design.weighted_sums(W, pull))
         Z = design.columns(W)
         Z = Z - np.outer(unit, pull @ Z)

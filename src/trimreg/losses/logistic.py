@@ -27,6 +27,7 @@ class Logistic(Loss):
     """
 
     name = "logistic"
+    working_vectors = 12
     curvature_bound = 0.25
     array_agnostic = True
 

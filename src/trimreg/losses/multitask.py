@@ -34,6 +34,10 @@ class MultiTaskQuadratic(Loss):
     matrix_target = True
     multi_output = True
 
+    @property
+    def working_vectors(self) -> int:
+        return 6 + 4 * self.n_outputs
+
     def check_target(self, y: np.ndarray) -> None:
         require_finite(y, n_dimensions=2)
         check_size(y)

@@ -27,6 +27,7 @@ class Poisson(Loss):
     """
 
     name = "poisson"
+    working_vectors = 10
     positive_target = True
 
     def check_target(self, y: np.ndarray) -> None:

@@ -23,6 +23,7 @@ class Quadratic(Loss):
     """
 
     name = "quadratic"
+    working_vectors = 10
     constant_curvature = True
     least_squares = True
     curvature_bound = 1.0

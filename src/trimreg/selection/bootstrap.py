@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from ..designs.convert import tied, to_host
+from ..designs.convert import stays_in_process, to_host
 from ..estimators import validation as check
 from ..estimators.summary import Summary
 from ..solvers import many_fits
@@ -126,7 +126,7 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
                 n_jobs=self.n_jobs,
                 label="bootstrap",
                 verbose=self.verbose,
-                shared=tied(X),
+                shared=stays_in_process(X),
             )
             self.estimator_ = model
             self._set(fits, X.shape[1])

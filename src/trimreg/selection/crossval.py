@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
 
-from ..designs.convert import is_foreign, tied, to_host
+from ..designs.convert import is_virtual, stays_in_process, to_host
 from ..estimators import validation as check
 from ..estimators.models.base import LinearEstimator, Regressor, groups_of
 from ..estimators.models.logistic import TrimmedLogisticRegression, centred
@@ -74,7 +74,7 @@ class SurfaceCV(LinearEstimator):
         task, X, d = set_up(data, settings), data.X, data.d
         n, folds = count_samples(sample_weight, d), []
         if self.criterion is None:
-            rows = np.zeros((d.size, 1)) if is_foreign(X) else X  # splitters only use the number of rows
+            rows = np.zeros((d.size, 1)) if is_virtual(X) else X  # splitters only use the number of rows
             folds = search.folds(rows, y, groups=cv_groups, weights=d, classifier=is_classifier(self))
             times = (np.bincount(train, minlength=d.size) for train, _ in folds)
             n = min(count_samples(sample_weight, d, each) for each in times)
@@ -86,7 +86,9 @@ class SurfaceCV(LinearEstimator):
         if self.criterion is None:
             scores = None if scorer is None else partial(self._scores, scorer, X, np.asarray(y))
             parts = LinearFolds(data, settings, *grid, self.effort, self._total_gram(X, task), scores)
-            self.score_path_, best = search.by_folds(parts.fit, parts.score, folds, *grid, shared=tied(X))
+            self.score_path_, best = search.by_folds(
+                parts.fit, parts.score, folds, *grid, shared=stays_in_process(X)
+            )
         else:
             values = criteria_of_path(self.criterion, data, task, path, n, self.fit_intercept)
             self.criterion_path_, best = search.by_criterion(values, *grid)
@@ -120,7 +122,7 @@ class SurfaceCV(LinearEstimator):
         problem = task.problem
         soft = any(alpha != "exact" for alpha in self.alphas_)
         single = problem.loss.constant_curvature and problem.penalty.norm.q is None
-        if not (soft and single) or self.positive or X.shape[1] > ALL_COLUMNS or is_foreign(X):
+        if not (soft and single) or self.positive or X.shape[1] > ALL_COLUMNS or is_virtual(X):
             return None
         return TotalGram.of(X, problem.d, center=self.fit_intercept)
 

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..designs import as_design
-from ..designs.convert import is_foreign
+from ..designs.convert import is_virtual
 from ..estimators.task import Data, Settings, set_up
 from ..solvers.gram import FixedGram
 from .path import cells
@@ -122,7 +122,7 @@ class LinearFolds:
         """The data with these weights: a copy of the rows of positive weight if that is small."""
         X = self.data.X
         quadratic = self.settings.loss.constant_curvature  # other losses may depend on all of y
-        if quadratic and not sp.issparse(X) and not is_foreign(X) and X.nbytes <= _COPIED:
+        if quadratic and not sp.issparse(X) and not is_virtual(X) and X.nbytes <= _COPIED:
             return replace(self.data, d=weights).rows(np.flatnonzero(weights))
         return self.data.weighted(weights)
 
@@ -146,7 +146,7 @@ def minus_loss(data: Data, fits: Fits, test: np.ndarray) -> list[float]:
     weights = weights / weights.sum()
     eta = np.zeros((d.size, *fits.intercepts.shape[1:]))  # the other samples have no weight
     scores = []
-    far = is_foreign(X)
+    far = is_virtual(X)
     for one in predictors(X if far else X[test], fits.coefs, fits.intercepts):
         eta[test] = one[test] if far else one
         scores.append(-loss.report_factor * loss.value(eta, data.y, weights))
@@ -158,7 +158,7 @@ def predictors(X: Any, coefs: np.ndarray, intercepts: np.ndarray) -> Iterable[np
 
     For data on disk or a cluster it is a generator over the fits. One pass computes as many as fit in memory.
     """
-    if is_foreign(X):
+    if is_virtual(X):
         return _far_predictors(X, coefs, intercepts)
     fits, p = coefs.shape[0], coefs.shape[-1]
     product = np.asarray(X @ coefs.reshape(-1, p).T).T
@@ -171,7 +171,7 @@ def _far_predictors(X, coefs, intercepts):
     outputs = 1 if coefs.ndim == 2 else coefs.shape[1]
     size = X.shape[0] * outputs
     # Predictors share the memory of the columns. Adding the intercepts takes a second copy.
-    fitting = (getattr(X, "memory", np.inf) / 8 - _PER_SCORE * size) / 2
+    fitting = (X.memory / 8 - _PER_SCORE * size) / 2
     step = int(max(1, min(_PREDICTED, fitting) // size))
     for start in range(0, coefs.shape[0], step):
         part = coefs[start : start + step]

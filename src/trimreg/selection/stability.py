@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..designs.convert import is_foreign, tied, to_host
+from ..designs.convert import is_virtual, stays_in_process, to_host
 from ..estimators import validation as check
 from .errorbounds import ASSUMPTIONS, error_bound, least_count, least_threshold
 from .grid import auto_hs, check_hs
@@ -75,7 +75,7 @@ def _fit_half(estimator, name, values, X, y, fit_params, rows, seed):
 
     Rows of a far X cannot be had alone: the others have weight 0.
     """
-    if is_foreign(X):
+    if is_virtual(X):
         given = fit_params.get("sample_weight")
         weight = np.zeros(X.shape[0])
         weight[rows] = 1.0 if given is None else given[rows]
@@ -248,7 +248,7 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
                 n_jobs=self.n_jobs,
                 label="stability selection",
                 verbose=self.verbose,
-                shared=tied(X),
+                shared=stays_in_process(X),
             )
         )
         self.estimator_ = estimator

@@ -1,6 +1,6 @@
 r"""Least squares on data that are far away: solved on few rows, then held against the data.
 
-One pass over X gives p + K rows with the same least squares (:mod:`trimreg.designs.wrappers.compression`).
+One pass over X gives p + K rows with the same least squares (``Design.compressed``).
 The solver
 runs on them as on any other problem, in memory. Then the data have the last word: the solver goes on from its
 solution on the true design, where the gradient shows what rounding has hidden, and what is returned has been
@@ -25,11 +25,11 @@ def pays(problem) -> bool:
 
     The number of free coefficients is below that of samples then, as it is for the few rows.
     """
-    if getattr(problem, "near", True) or not problem.loss.least_squares:
+    if problem.near or not problem.loss.least_squares:
         return False
     outputs = problem.loss.n_outputs
     p = problem.n_features // outputs
-    widest = getattr(problem.design, "widest_gram", WIDEST)
+    widest = problem.design.widest_gram
     return bool(p <= widest and p + outputs < np.count_nonzero(problem.d))
 
 

@@ -57,7 +57,7 @@ class GramCache:
     def _products(self, new):
         """Products of the new columns with those already here, and with one another."""
         old = self.members.size
-        if old and not getattr(self.design, "near", True):  # a pass over X saved is worth more than symmetry
+        if old and not self.design.near:  # a pass over X saved is worth more than symmetry
             both = self.design.gram(np.concatenate([self.members, new]), self.d, new)
             return both[:old], both[old:]
         fresh = self.design.gram(new, self.d, new)

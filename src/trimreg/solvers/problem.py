@@ -49,7 +49,7 @@ class Problem:
     @property
     def near(self) -> bool:
         """Whether X is in memory; where it is not, every product is a pass over data far away."""
-        return getattr(self.design, "near", True)
+        return self.design.near
 
     @property
     def precision(self) -> float:

@@ -1,1 +1,1 @@
-"""Rows that lie elsewhere: on disk (npy, Zarr, Parquet) or on a Dask cluster."""
+"""Data that are not in memory: on disk (npy, Zarr, Parquet) or on a Dask cluster."""

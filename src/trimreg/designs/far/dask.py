@@ -83,6 +83,7 @@ class DaskRows(FarRows):
     """
 
     kind = "Dask array"
+    portable = False  # a client holds it
 
     def __init__(self, X, client=None, persist=None, chunk_bytes=None, memory=NEAR_MEMORY):
         _check_options(persist, chunk_bytes, memory)

@@ -1,26 +1,23 @@
-r"""A design over far rows: every operation is one pass over blocks, or none.
+r"""A design over far rows: each operation takes one pass over the data, or none.
 
-What is asked of few columns (a linear predictor of few coefficients, a Gram matrix, a restriction) is
-answered from columns that are held near, if there is room for them; the first time they are fetched by one
-pass. What is asked of all columns, or of too many to hold, is a sum over the blocks of rows: one pass, and no
-array of n rows is made but the answer.
+Operations on few columns (a predictor of few coefficients, a Gram matrix, a restriction) use columns in
+memory if there is room for them; the first use reads them by one pass. Operations on all columns, or on more
+than fit, are sums over blocks of rows: one pass, without temporary arrays of n rows.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..base import Moments, ScaledMatrix
-from ..wrappers.compression import few_rows
+from ..base import Moments, ScaledMatrix, compressed_rows
 from . import kernels
-from .rows import block_product, stacked
-from .store import ColumnStore, HeldRows
+from .rows import ColumnStore, FarRows, MemoryColumns, PartOfStore, block_product, stacked
 
-_DOUBTFUL = (1e-280, np.inf)  # sums of squares outside of this are done again with scaled numbers
+_DOUBTFUL = (1e-280, np.inf)  # sums of squares outside of this range are recomputed with scaled numbers
 
 
 class BlockedDesign(ScaledMatrix):
-    """A design over :class:`~trimreg.designs.far.rows.Rows`, with the meaning of a dense one.
+    """A design over :class:`~trimreg.designs.far.rows.FarRows`; its operations give what a dense one gives.
 
     Examples
     --------
@@ -28,7 +25,7 @@ class BlockedDesign(ScaledMatrix):
     >>> from trimreg.designs.far.rows import ArrayRows
     >>> rows = ArrayRows(np.array([[1.0, 2.0], [3.0, 2.0]]), block_rows=1)
     >>> design = rows.design(np.array([0.5, 0.5]), center=True, scale=True)
-    >>> design.matvec(np.array([1.0, 1.0]))  # the constant column takes no part
+    >>> design.matvec(np.array([1.0, 1.0]))  # the constant column has no effect
     array([-1.,  1.])
     >>> rows.passes
     2
@@ -37,20 +34,18 @@ class BlockedDesign(ScaledMatrix):
     near = False
     streamed = True
 
-    def __init__(self, rows, weights, *, center=False, scale=False):
-        self._store = ColumnStore(rows)
+    def __init__(self, rows: FarRows, weights: np.ndarray, *, center=False, scale=False):
+        self._store: ColumnStore | PartOfStore | None = ColumnStore(rows)
         super().__init__(rows, weights, center=center, scale=scale)
 
-    @property
-    def widest_gram(self):
-        return self.X.widest_gram
+        self.widest_gram = rows.widest_gram
 
     @property
     def room(self):
         return np.inf if self._store is None else self._store.room
 
     def expect(self, W):
-        """A hint: these columns, the likeliest first, are fetched along with others while there is room."""
+        """A hint: the next pass also reads these columns, the likeliest first, if there is room."""
         if self._store is not None:
             self._store.expect(W)
 
@@ -66,9 +61,14 @@ class BlockedDesign(ScaledMatrix):
             start, bad = start + count, bad + found[0]
             so_far, doubtful = kernels.merged_moments(so_far, moments, center), doubtful | odd
         if start != self.shape[0]:
-            raise ValueError(f"X must have the {self.shape[0]} rows that its shape says; {start} were read")
+            raise ValueError(f"X has shape {self.shape}, but {start} rows were read")
         if bad:
-            _refuse(first, bad - 1)
+            row, column, value = first
+            others = f" (and {bad - 1} more NaN or inf)" if bad > 1 else ""
+            raise ValueError(
+                f"X contains {'NaN' if np.isnan(value) else 'inf'} at row {row}, column {column}{others}; "
+                "drop or impute missing values"
+            )
         _, mean, square = so_far
         if not center:
             mean = np.zeros(p)
@@ -111,7 +111,6 @@ class BlockedDesign(ScaledMatrix):
         return stacked(self.row_blocks(W), np.empty((self.shape[0], len(W))))
 
     def row_blocks(self, W):
-        """``Z_W`` by blocks of its rows, one after another: where all of it would be too large."""
         W = np.asarray(W, dtype=np.intp)
         source, where = self._columns_of(W)
         return source.sweep(kernels.scaled_columns, (), (where, *self._units(W)))
@@ -134,7 +133,6 @@ class BlockedDesign(ScaledMatrix):
         return sum(parts, np.zeros((rows.size, cols.size)))
 
     def gram_and_sums(self, W, d):
-        """``Z_W' diag(d) Z_W`` and ``Z_W' d`` by one pass."""
         W = np.asarray(W, dtype=np.intp)
         source, where = self._columns_of(W)
         gram, sums = np.zeros((W.size, W.size)), np.zeros(W.size)
@@ -156,63 +154,47 @@ class BlockedDesign(ScaledMatrix):
         source, where = self._columns_of(np.asarray(W, dtype=np.intp))
         return sum(source.sweep(kernels.raw_sums, (d,), (where,)), np.zeros(len(W))) * self.inverse_scale[W]
 
-    def combination_moments(self, W, V, near, d):
-        """For ``C = Z_W V``: the sums of ``d c^2``, and ``Z_W' diag(d) C`` at the positions ``near`` of W."""
+    def combination_moments(self, W, V, positions, d):
         W = np.asarray(W, dtype=np.intp)
         source, where = self._columns_of(W)
-        square, product = np.zeros(V.shape[1]), np.zeros((len(near), V.shape[1]))
-        parts = source.sweep(kernels.combination_moments, (d,), (where, V, near, *self._units(W)))
+        square, product = np.zeros(V.shape[1]), np.zeros((len(positions), V.shape[1]))
+        parts = source.sweep(kernels.combination_moments, (d,), (where, V, positions, *self._units(W)))
         for more, further in parts:
             square += more
             product += further
         return square, product
 
     def compressed(self, y, d):
-        """A few rows with the same least squares; see :mod:`trimreg.designs.wrappers.compression`. One
-        pass."""
         p = self.shape[1]
         gram, target = np.zeros((p, p)), np.zeros((p, *y.shape[1:]))
         units = (self.offset, self.inverse_scale)
         for more, further in self.X.sweep(kernels.normal_equations, (d, y), units):
             gram += more
             target += further
-        return few_rows(gram, target, y, d, source=self)
+        return compressed_rows(gram, target, y, d, source=self)
 
-    # -- parts of it -------------------------------------------------------------------------------------
+    # -- parts of X --------------------------------------------------------------------------------------
 
     def restricted(self, W):
-        """These columns near, if there is room for them, else still far."""
+        """``Z_W``: in memory if there is room, else still far."""
         W = np.asarray(W, dtype=np.intp)
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        held = self._source(W)
-        narrowed = self.X.narrowed(W) if held is None else held
+        narrowed = self._source(W)
+        narrowed = self.X.narrowed(W) if narrowed is None else narrowed
         if isinstance(narrowed, np.ndarray):
-            narrowed = HeldRows(list(narrowed.T), self.shape[0], self.dtype)
-        other.X, other.shape = narrowed, (self.shape[0], W.size)
-        other.near = isinstance(narrowed, HeldRows)
+            narrowed = MemoryColumns(list(narrowed.T), self.shape[0], self.dtype)
+        other = self._part(narrowed, W)
+        other.near, other.widest_gram = isinstance(narrowed, MemoryColumns), narrowed.widest_gram
         other._store = None if other.near else self._store.part(W)
-        other.offset, other.inverse_scale = self._units(W)
-        other._deviation = self._deviation[W]
         return other
 
     def _units(self, W):
         return None if self.offset is None else self.offset[W], self.inverse_scale[W]
 
     def _source(self, W):
-        """The columns W as rows in memory, or None where they do not fit."""
+        """The columns W in memory, or None if they do not fit."""
         return self.X.narrowed(W) if self._store is None else self._store.get(W)
 
     def _columns_of(self, W):
-        """Rows that contain the columns W, and where they are in them; None if they are just these."""
+        """Rows that contain the columns W, and their positions there (None: just these columns)."""
         source = self._source(W)
         return (self.X, W) if source is None else (source, None)
-
-
-def _refuse(first, more):
-    row, column, value = first
-    what = "NaN" if np.isnan(value) else "inf"
-    others = f" (and {more} more NaN or inf)" if more else ""
-    raise ValueError(
-        f"X contains {what} at row {row}, column {column}{others}; drop or impute missing values"
-    )

@@ -7,6 +7,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -16,44 +17,39 @@ from .rows import FarRows
 from .zarr import is_zarr, zarr_array
 
 BLOCK_BYTES = 16 << 20
-VECTORS = 10  # of length n, in float64, that a fit holds at once at the least
-#: By loss, as measured: so many, and so many more for every output.
-_BY_LOSS = {
-    "quadratic": (10, 0), "poisson": (10, 0), "gamma": (10, 0), "logistic": (12, 0), "huber": (16, 0),
-    "cox": (34, 0), "multitask": (6, 4), "multinomial": (8, 8),
-}  # fmt: skip
-_OTHER_LOSS = (8, 8)
+VECTORS = 10  # float64 vectors of length n that every fit needs
 
 
 class OnDisk(FarRows):
-    """A matrix on disk, to be given to an estimator as ``X``.
+    """A matrix on disk, for use as the ``X`` of an estimator.
 
-    Every pass reads the file from beginning to end in blocks of rows, a thread one block ahead. Nothing is
-    open between passes, so the object can be copied, pickled and sent to other processes of the machine.
+    Every pass reads the file from beginning to end in blocks of rows; a thread reads one block ahead. No file
+    is open between passes, so the object can be copied, pickled and sent to other processes of the machine.
 
     Parameters
     ----------
     source : path, numpy.memmap or zarr.Array
-        A ``.npy`` file (either order), a Zarr array or a group that holds one matrix, a Parquet file or a
-        folder of them, or a memory map or a view of one. float32 stays float32, other real numbers are
-        converted to float64 block by block.
+        A ``.npy`` file (either order), a Zarr array or a group with one matrix, a Parquet file or a folder of
+        Parquet files, a memory map or a view of one. float32 stays float32; other real numbers are converted
+        to float64 block by block.
     memory : int, default=512_000_000
-        Bytes that a fit may hold: the vectors of length n, the blocks that are being read, and the columns
-        that are kept near so as not to be read again. How many vectors there are depends on the loss
-        (:func:`vectors_of`); where they do not fit, the fit is refused at its beginning, and told what would
-        do. More memory saves passes. On top come ``y`` and weights as the user has them, what Python and its
-        libraries take (about 300 MB) and some 30 MB to work in; in a search up to 4 vectors, one for each
-        fold, and the columns of two designs; and all of it once more for every further process of ``n_jobs``.
+        Bytes that a fit may use for its vectors of length n, for the blocks being read, and for columns that
+        are kept so as not to be read again. The number of vectors depends on the loss (its attribute
+        ``working_vectors``). If they do not fit, the fit stops before it reads the file, and the error says
+        how much memory is enough. More memory saves passes. Not counted are ``y`` and the sample weights,
+        Python and its libraries (about 300 MB), and about 30 MB of workspace. A search also needs up to 4
+        vectors, one per fold, and the columns of a second design. Each process of ``n_jobs`` needs all of
+        this again.
     columns : sequence of str or int, optional
-        Which columns of a Parquet source are X; by default all but the index of a pandas frame.
+        The columns of a Parquet source that make up X; by default all except the index of a pandas frame.
 
     Attributes
     ----------
     shape, dtype, nbytes
     passes : int or float
-        How often the file was gone through. Some columns count as that part of a pass if no others are read.
+        Number of passes over the file so far. If only some columns were read, they count as a fraction.
     memory : int
-        What is left of ``memory`` for columns.
+        The part of ``memory`` that is left for columns.
     feature_names : list of str or None
         The names of Parquet columns.
 
@@ -74,14 +70,13 @@ class OnDisk(FarRows):
     """
 
     kind = "array on disk"
-    ndim = 2
-    #: A file is read at gigabytes a second, and a core multiplies at tens of billions a second: the Gram
-    #: matrix of p columns takes as long as p / 36 passes, and saves about six.
+    #: A file is read at gigabytes per second, and a core does tens of billions of multiplications per second:
+    #: the Gram matrix of p columns takes as long as p / 36 passes, and saves about six.
     widest_gram = 200
 
-    def __init__(self, source, memory: int = 512_000_000, columns=None):
+    def __init__(self, source: Any, memory: int = 512_000_000, columns: Any = None):
         if isinstance(memory, bool) or not isinstance(memory, Integral) or memory <= 0:
-            raise ValueError(f"memory={memory!r} must be a positive whole number of bytes")
+            raise ValueError(f"memory={memory!r} must be a positive integer, a number of bytes")
         store = _store_of(source, columns, _block_bytes(memory))
         self._store = store
         self._columns = None
@@ -100,35 +95,25 @@ class OnDisk(FarRows):
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError(
-            f"{self.describe()} is not pulled into memory; give it to an estimator of trimreg as X, and to "
-            "TrimmedLassoCV and the like, not to GridSearchCV, to choose among several"
+            f"{self.describe()} is not loaded into memory; pass it to an estimator of trimreg as X, and use "
+            "TrimmedLassoCV and its relatives, not GridSearchCV, for model selection"
         )
 
     def describe(self) -> str:
         return f"{super().describe()} ({os.path.basename(self._store.path)})"
 
     def with_room_for(self, loss) -> OnDisk:
-        """The same matrix, with less memory for columns: that of what a fit of this loss holds is set apart.
+        """The same matrix, with memory set aside for the vectors of a fit; an error if they do not fit.
 
-        Parameters
-        ----------
-        loss : Loss
-            Bound to its target, so that the number of its outputs is known.
-
-        Raises
-        ------
-        ValueError
-            If the vectors exceed the memory.
+        ``loss`` is bound to its target, so that its number of outputs is known.
         """
-        whose = f" of a fit with loss {loss.name!r}"
-        left = _left_for_columns(self._store, self._budget, vectors_of(loss), whose)
-        other = copy.copy(self)  # and the tally of passes with it
-        # The Hessian of Cox works on sorted copies of its columns, which take as much as the columns may.
-        other.memory = min(self.memory, left // 2 if loss.name == "cox" else left)
+        count, whose = max(VECTORS, loss.working_vectors), f" of a fit with loss {loss.name!r}"
+        left = _left_for_columns(self._store, self._budget, count, whose)
+        other = copy.copy(self)  # it shares the count of passes
+        other.memory = min(self.memory, left // 2 if loss.copies_columns else left)
         return other
 
     def sweep(self, kernel, vectors=(), arguments=()):
-        """Yield ``kernel(block, *parts, *arguments)`` for each block of rows, in order: one pass."""
         start = 0
         for block in self._blocks(self._columns):
             rows = slice(start, start + len(block))
@@ -136,65 +121,43 @@ class OnDisk(FarRows):
             start = rows.stop
 
     def read_columns(self, W, out):
-        """Write the columns W into the arrays of ``out``; no others are read where that can be avoided."""
         W, start = self._positions(W), 0
         for block in self._blocks(W) if W.size else ():
             for column, values in zip(out, block.T, strict=True):
                 column[start : start + len(block)] = values
             start += len(block)
 
-    def narrowed(self, W):
-        """The columns W, as an array in Fortran order; as rows again where they exceed ``memory``."""
-        if self.shape[0] * len(W) * self.dtype.itemsize <= self.memory:
-            near = np.empty((self.shape[0], len(W)), dtype=self.dtype, order="F")
-            self.read_columns(W, near.T)
-            return near
+    def _far_columns(self, W):
         W = self._positions(W)
-        far = copy.copy(self)  # and the tally of passes with it
+        far = copy.copy(self)  # it shares the count of passes
         far._columns = W
         far.shape = (self.shape[0], W.size)
         far.feature_names = None if self.feature_names is None else [self._store.names[j] for j in W]
         return far
 
     def _positions(self, W):
-        """Where the columns W are in the file."""
+        """The positions of the columns W in the file."""
         every = np.arange(self.shape[1]) if self._columns is None else self._columns
         return every[np.asarray(W, dtype=np.intp)]
 
     def _blocks(self, columns):
-        """The blocks of a pass; while one is worked on, a thread reads the next."""
+        """The blocks of a pass; a thread reads the next block while the caller works on this one."""
         blocks = self._store.blocks(columns)
         with ThreadPoolExecutor(1, thread_name_prefix="trimreg-read") as ahead:
             following = ahead.submit(next, blocks, None)
             try:
-                following.result()  # a file that cannot be read makes no pass
+                following.result()  # an unreadable file does not count as a pass
                 self._tally["passes"] += 1 if columns is None else self._store.share(columns)
                 while (block := following.result()) is not None:
                     following = ahead.submit(next, blocks, None)
                     yield block
             finally:
-                wait([following])  # a read may be under way
-                blocks.close()  # and the file with it
-
-
-def vectors_of(loss) -> int:
-    """How many vectors of length n a fit with this loss holds at once, beside blocks and columns of X.
-
-    They were measured, as the peak of all arrays of a fit less its blocks.
-
-    Examples
-    --------
-    >>> from trimreg.designs.far.disk import vectors_of
-    >>> from trimreg.losses import Multinomial, Quadratic
-    >>> vectors_of(Quadratic()), vectors_of(Multinomial(5))
-    (10, 48)
-    """
-    alone, each = _BY_LOSS.get(loss.name, _OTHER_LOSS)
-    return max(VECTORS, alone + each * loss.n_outputs)
+                wait([following])  # a read may be in progress
+                blocks.close()  # closes the file
 
 
 def _left_for_columns(store, memory, count, whose=""):
-    """Bytes that ``count`` vectors and the blocks leave; an error that says how many would do if none."""
+    """Bytes that ``count`` vectors and the blocks leave for columns; an error if they do not fit."""
     vectors = 8 * count * store.shape[0]
     needed = vectors + store.live_bytes
     if needed > memory:
@@ -202,9 +165,9 @@ def _left_for_columns(store, memory, count, whose=""):
         while (more := vectors + replace(store, block_bytes=_block_bytes(enough)).live_bytes) > enough:
             enough = more
         raise ValueError(
-            f"memory={memory} bytes are too few for {store.path}: {count} vectors of length "
+            f"memory={memory} bytes is too little for {store.path}: {count} vectors of length "
             f"{store.shape[0]}{whose} take {vectors}, reading takes {store.live_bytes}; "
-            f"give memory={enough} or more{store.advice}"
+            f"pass memory={enough} or more{store.advice}"
         )
     return memory - needed
 
@@ -214,7 +177,7 @@ def _block_bytes(memory):
 
 
 def _store_of(source, columns, block_bytes):
-    """The reader of a source, by what lies there and not by its name."""
+    """The reader for a source, chosen by its content and not by its name."""
     if isinstance(source, np.ndarray):
         _no_names(columns, "a memory map")
         return mapped_file(source, block_bytes)
@@ -230,21 +193,21 @@ def _store_of(source, columns, block_bytes):
             return zarr_array(path, block_bytes)
         if parts_of(path):
             return parquet_file(path, columns, block_bytes)
-        raise ValueError(f"{path} is a folder with neither a Zarr store nor files *.parquet in it")
+        raise ValueError(f"{path} is a folder that contains neither a Zarr store nor *.parquet files")
     try:
         with open(path, "rb") as file:
             mark = file.read(6)
     except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: there is no such file") from None
+        raise FileNotFoundError(f"{path}: no such file") from None
     if mark.startswith(b"PAR1"):
         return parquet_file(path, columns, block_bytes)
     if mark == b"\x93NUMPY":
         _no_names(columns, path)
         return npy_file(path, block_bytes)
-    what = "is empty" if not mark else "begins neither as .npy nor as Parquet"
+    what = "is empty" if not mark else "is neither a .npy nor a Parquet file"
     raise ValueError(f"{path} {what}; OnDisk reads .npy, Zarr and Parquet")
 
 
 def _no_names(columns, what):
     if columns is not None:
-        raise ValueError(f"columns chooses columns of Parquet; {what} has no names of columns")
+        raise ValueError(f"columns is for Parquet only; {what} has no column names")

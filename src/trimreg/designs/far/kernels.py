@@ -1,21 +1,21 @@
-r"""What is computed on one block of rows: the terms of the sums that a far design is made of.
+r"""Computations on one block of rows: the terms of the sums that make up a far design.
 
-Each function takes a block of raw rows, the block's part of vectors over the rows, and small arguments; it
-may run in another process. Arithmetic is float64, a part that fits in cache at a time, whatever the storage.
-``offset`` and ``scale`` are those of the columns W that a function names; ``offset`` is None if there is
-none, and W is None for all columns of the block.
+Each function takes a block of raw rows, the part of each vector for these rows, and small arguments. It may
+run in another process. Arithmetic is float64, one part in cache at a time, whatever the storage type.
+``offset`` and ``scale`` belong to the columns W of the function; ``offset`` is None without centering, and W
+is None for all columns of the block.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..wrappers.block import weighted_gram
+from ..base import BLOCK_ELEMENTS, weighted_gram
 from .rows import cached_parts
 
-_CONSTANT = 1e-14  # a variance below this, in units of the squared mean, may be rounding of the mean
+_CONSTANT = 1e-14  # a variance below this, relative to the squared mean, may be rounding of the mean
 _TINY = 1e-290  # sums of squares below this may have lost digits to underflow
-_GRAM_ROWS, _GRAM_ELEMENTS = 4096, 1 << 21  # parts for a Gram matrix: long, but no more than 16 MiB
+_GRAM_ROWS, _GRAM_ELEMENTS = 4096, 1 << 21  # a part for a Gram matrix is long, but at most 16 MiB
 
 
 def taken(block, W):
@@ -58,17 +58,9 @@ def raw_sums(block, d, W):
 
 
 def gram_parts(block, width):
-    """Slices of rows for a Gram matrix of so many columns: longer than those for a product.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs.far.kernels import gram_parts
-    >>> [gram_parts(np.empty((10**6, 1)), width)[0].stop for width in (1, 500, 2_000)]
-    [131072, 4096, 1048]
-    """
+    """Slices of rows for a Gram matrix of ``width`` columns: longer than those for a product."""
     rows = min(_GRAM_ROWS, _GRAM_ELEMENTS // max(width, 1))
-    return cached_parts(block, min(max(width, 1), (1 << 17) // max(rows, 1)))
+    return cached_parts(block, min(max(width, 1), BLOCK_ELEMENTS // max(rows, 1)))
 
 
 def gram_and_sums(block, d, W, offset, scale):
@@ -114,15 +106,15 @@ def normal_equations(block, d, y, offset, scale):
     return gram, target
 
 
-def combination_moments(block, d, W, V, near, offset, scale):
-    """For ``C = Z_W V``: the sums of ``d c^2``, and ``Z_W' diag(d) C`` at the positions ``near`` of W."""
-    square, product = np.zeros(V.shape[1]), np.zeros((near.size, V.shape[1]))
+def combination_moments(block, d, W, V, positions, offset, scale):
+    """For ``C = Z_W V``: the sums of ``d c^2``, and ``Z_W' diag(d) C`` at these ``positions`` of W."""
+    square, product = np.zeros(V.shape[1]), np.zeros((positions.size, V.shape[1]))
     for part in cached_parts(block, sum(V.shape)):
         Z = scaled_columns(block[part], W, offset, scale)
         C = Z @ V
         weighted = C * d[part, None]
         square += np.einsum("ij,ij->j", weighted, C)
-        product += Z[:, near].T @ weighted
+        product += Z[:, positions].T @ weighted
     return square, product
 
 
@@ -130,16 +122,16 @@ def combination_moments(block, d, W, V, near, offset, scale):
 
 
 def column_moments(block, weights, center):
-    r"""Weight, mean and :math:`\sum d (x - m)^2` of every column of a block, and what is wrong with it.
+    r"""Weight, mean and :math:`\sum d (x - m)^2` of every column of a block, and its NaN and inf.
 
     Without ``center`` the squares are about 0.
 
     Returns
     -------
     count : int
-        The rows of the block.
+        Number of rows of the block.
     bad : tuple
-        How many entries are NaN or inf; row, column and value of the first.
+        Number of entries that are NaN or inf; row, column and value of the first.
     weight, mean, square : float, ndarray, ndarray
     doubtful : ndarray of bool
         Columns whose squares under- or overflow.
@@ -153,7 +145,7 @@ def column_moments(block, weights, center):
         share = d / weight if weight > 0 else d
         with np.errstate(all="ignore"):
             mean = share @ X
-            # A product may skip factors of 0, so what they stand beside is looked at.
+            # A product may skip factors of 0, so entries with weight 0 are checked one by one.
             if not np.isfinite(mean).all() or (d == 0).any():
                 finite = np.isfinite(X)
                 if not finite.all():
@@ -176,10 +168,10 @@ def column_moments(block, weights, center):
 
 
 def _odd_moments(X, mean, d, share, center):
-    """Mean and squares of columns that are all but constant, or very small or large, and which are in doubt.
+    """Mean and squares of nearly constant, very small or very large columns, and which are in doubt.
 
-    The mean is corrected by the mean of what it leaves: its own rounding would else pass for the deviation of
-    a constant column.
+    The mean is corrected by the mean of the residuals. Otherwise its rounding would look like the deviation
+    of a constant column.
     """
     if center:
         left = share @ (X - mean)
@@ -191,21 +183,13 @@ def _odd_moments(X, mean, d, share, center):
 
 
 def merged_moments(one, other, center):
-    r"""Weight, mean and squares about it of two sets of rows together.
+    r"""Weight, mean and squares about the mean of two sets of rows together.
 
     .. math:: m = m_1 + \delta \frac{s_2}{s_1 + s_2}, \qquad
               q = q_1 + q_2 + \delta^2 \frac{s_1 s_2}{s_1 + s_2}, \qquad \delta = m_2 - m_1
 
     (T. F. Chan, G. H. Golub and R. J. LeVeque, The American Statistician 37, 1983.) Nothing cancels, however
-    large the means are. Without ``center`` squares are simply added.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs.far.kernels import merged_moments
-    >>> one = (0.5, np.array([1.0]), np.array([0.0]))
-    >>> merged_moments(one, (0.5, np.array([3.0]), np.array([0.0])), True)
-    (1.0, array([2.]), array([1.]))
+    large the means are. Without ``center`` the squares are added.
     """
     (s1, m1, q1), (s2, m2, q2) = one, other
     total = s1 + s2
@@ -217,9 +201,9 @@ def merged_moments(one, other, center):
 
 
 def scaled_squares(block, d, W, offset):
-    r"""Of the columns W less ``offset``: the largest size u, and :math:`\sum d (x / u)^2`.
+    r"""For the columns W minus ``offset``: the largest size u, and :math:`\sum d (x / u)^2`.
 
-    Squares of what is at most 1 in size do not overflow, and underflow only where they do not count.
+    Squares of numbers up to 1 do not overflow, and those that underflow are negligible.
     """
     so_far = (np.zeros(W.size), np.zeros(W.size))
     for part in cached_parts(block, W.size):

@@ -1,7 +1,7 @@
-"""Matrices in files of plain numbers: ``.npy``, and what a :class:`numpy.memmap` maps.
+"""Matrices in files of plain numbers: ``.npy`` files, and the files behind a :class:`numpy.memmap`.
 
-A map would be the shorter way to read them, but the pages that it has read count as memory of the process for
-as long as nobody else wants them. So the numbers are read into two small buffers, in turn.
+A memory map would be simpler, but the pages that it has read count as memory of the process until the system
+needs them elsewhere. So the numbers are read into two small buffers, in turn.
 """
 
 from __future__ import annotations
@@ -15,49 +15,40 @@ import numpy as np
 
 
 def storage_dtype(dtype, name: str) -> np.dtype:
-    """The dtype that numbers of ``dtype`` are handed on in: float32 stays, other real numbers become float64.
-
-    Examples
-    --------
-    >>> from trimreg.designs.far.npy import storage_dtype
-    >>> print(storage_dtype(">f4", "X.npy"), storage_dtype("int16", "X.npy"))
-    float32 float64
-    """
+    """float32 for float32 numbers, float64 for other real numbers."""
     dtype = np.dtype(dtype)
     if dtype.kind not in "fiub":
-        raise TypeError(f"{name} holds {dtype}; X must be real numbers")
+        raise TypeError(f"{name} has dtype {dtype}; X must hold real numbers")
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize == 4 else np.dtype(float)
 
 
 def check_shape(shape, name: str) -> None:
-    """Refuse what is no matrix, or has nothing in it."""
+    """Refuse arrays that are not matrices, and empty ones."""
     if len(shape) != 2:
-        raise ValueError(
-            f"{name} holds an array of {len(shape)} dimensions; X must have 2, samples by features"
-        )
+        raise ValueError(f"{name} has {len(shape)} dimensions; X must have 2, samples by features")
     if 0 in shape:
-        raise ValueError(f"{name} holds a matrix of shape {tuple(shape)}: nothing to fit")
+        raise ValueError(f"{name} has shape {tuple(shape)}; X must have at least one row and one column")
 
 
 def stamp(path) -> tuple:
-    """What changes when a file is replaced or written to: size, time of writing, number of the file."""
+    """Size, time of the last write and inode of a file: they show whether it was changed or replaced."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: there is no such file (any more)") from None
+        raise FileNotFoundError(f"{path}: no such file (any more)") from None
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def check_unchanged(path, before: tuple, now: tuple | None = None) -> None:
-    """Refuse a file that is not what it was when the matrix was opened. Stamps begin with the size."""
+    """Refuse a file that has changed since the matrix was opened. Stamps begin with the size."""
     now = stamp(path) if now is None else now
     if now != before:
         how = f"it had {before[0]} bytes, now {now[0]}" if now[0] != before[0] else "it was written to"
-        raise ValueError(f"{path} has changed since it was opened ({how}); make a new OnDisk of it")
+        raise ValueError(f"{path} has changed since it was opened ({how}); create a new OnDisk")
 
 
 def npy_file(path: str, block_bytes: int) -> NumberFile:
-    """The matrix in a ``.npy`` file, whole or refused."""
+    """The reader of a ``.npy`` file; truncated files are refused."""
     before = stamp(path)
     with open(path, "rb") as file:
         try:
@@ -67,7 +58,7 @@ def npy_file(path: str, block_bytes: int) -> NumberFile:
                 (2, 0): np.lib.format.read_array_header_2_0,
             }.get(version)
             if header is None:
-                raise ValueError(f"version {version} of the format is of arrays with named fields")
+                raise ValueError(f"version {version} of the format is for arrays with named fields")
             shape, fortran, dtype = header(file)
         except (ValueError, EOFError) as error:
             raise ValueError(f"{path} cannot be read as .npy: {error}") from error
@@ -78,7 +69,7 @@ def npy_file(path: str, block_bytes: int) -> NumberFile:
     if before[0] < needed:
         raise ValueError(
             f"{path} is truncated: {shape[0]} x {shape[1]} {dtype} take {needed} bytes, "
-            f"the file has {before[0]}"
+            f"but the file has {before[0]}"
         )
     strides = (
         np.cumprod([dtype.itemsize, shape[0]]) if fortran else [shape[1] * dtype.itemsize, dtype.itemsize]
@@ -87,20 +78,20 @@ def npy_file(path: str, block_bytes: int) -> NumberFile:
 
 
 def mapped_file(X: np.ndarray, block_bytes: int) -> NumberFile:
-    """The part of a file that a :class:`numpy.memmap`, or a view of one, stands for.
+    """The reader of the part of a file that a :class:`numpy.memmap`, or a view of one, shows.
 
-    ``X.offset`` is that of the whole map, also in a view, so the place is found from the addresses.
+    The ``offset`` of a view is that of the whole map, so the position is computed from addresses.
     """
     root = X
     while not (isinstance(root, np.memmap) and root._mmap is not None):
         root = getattr(root, "base", None)
         if root is None:
-            raise TypeError("X is an array in memory, no view of a numpy.memmap; fit on it directly")
+            raise TypeError("X is an array in memory, not a view of a numpy.memmap; pass it to fit directly")
     if root.filename is None:
         raise ValueError("X is a numpy.memmap without a file name; OnDisk reads files by their path")
     path = os.path.abspath(root.filename)
     if root.mode == "c":
-        raise ValueError(f"X maps {path} in mode 'c', so the file does not hold its changes; save X first")
+        raise ValueError(f"X maps {path} in mode 'c', so changes to X are not in the file; save X first")
     storage_dtype(X.dtype, path)
     check_shape(X.shape, path)
     if root.mode != "r":
@@ -110,7 +101,7 @@ def mapped_file(X: np.ndarray, block_bytes: int) -> NumberFile:
     offset = mapped_from + X.__array_interface__["data"][0] - start
     strides = tuple(
         stride if length > 1 else 0 for stride, length in zip(X.strides, X.shape, strict=True)
-    )  # of a single row or column any stride may be said
+    )  # the stride of a single row or column is arbitrary
     n, p = X.shape
     item = X.dtype.itemsize
     if p == 1 or strides[1] == item:
@@ -119,18 +110,18 @@ def mapped_file(X: np.ndarray, block_bytes: int) -> NumberFile:
         strides = (item, strides[1])
     if strides[0] < item or strides[1] < item or item not in strides:
         raise ValueError(
-            f"X is a view of {path} that skips both rows and columns, or goes backwards: it cannot be read "
-            "by rows. Give the whole map, or save the part as .npy"
+            f"X is a view of {path} that skips both rows and columns, or runs backwards; it cannot be read "
+            "by rows. Pass the whole map, or save this part as .npy"
         )
     return NumberFile(path, offset, X.shape, strides, X.dtype, block_bytes, None)
 
 
 @dataclass(frozen=True)
 class NumberFile:
-    """A matrix in a file: row i, column j at byte ``offset + i strides[0] + j strides[1]``.
+    """A matrix in a file: entry (i, j) is at byte ``offset + i strides[0] + j strides[1]``.
 
-    One of the strides is that of a single number. Files are opened for a pass and closed at its end, so
-    nothing stays open, and the object is its path when it is pickled.
+    One of the strides is the size of a number. A file is opened for a pass and closed at its end, so the
+    object can be pickled.
     """
 
     path: str
@@ -139,8 +130,8 @@ class NumberFile:
     strides: tuple[int, int]
     stored: np.dtype
     block_bytes: int
-    before: tuple | None = None  # the stamp; none for maps, whose pages are written back at any time
-    names = None
+    before: tuple | None = None  # the stamp; None for maps, whose pages are written back at any time
+    names: tuple[str, ...] | None = None
     advice = ""
 
     @property
@@ -152,7 +143,7 @@ class NumberFile:
         return self.strides[1] != self.stored.itemsize
 
     def step(self, p: int) -> int:
-        """How many rows of p columns are a block."""
+        """Number of rows in a block of p columns."""
         row = p * self.stored.itemsize if self.by_columns else self.strides[0]
         return min(self.shape[0], max(1, self.block_bytes // max(row, p * self.dtype.itemsize)))
 
@@ -163,11 +154,11 @@ class NumberFile:
         return 2 * self.step(self.shape[1]) * (row + converted)
 
     def share(self, columns) -> float:
-        """The part of the file that is read for these columns: all of it where it goes by rows."""
+        """The fraction of the file that is read for these columns: all of a file in row order."""
         return len(columns) / self.shape[1] if self.by_columns else 1
 
     def check(self) -> None:
-        """Refuse a file that is gone, has changed or has become too short."""
+        """Refuse a file that is missing, changed or too short."""
         if self.before is not None:
             check_unchanged(self.path, self.before)
         n, p = self.shape
@@ -175,11 +166,11 @@ class NumberFile:
         size = stamp(self.path)[0]
         if size < needed:
             raise ValueError(
-                f"{self.path} has become too short: {needed} bytes were mapped, the file has {size}"
+                f"{self.path} has become too short: {needed} bytes were mapped, but the file has {size}"
             )
 
     def blocks(self, columns=None):
-        """The blocks of rows in order, of all columns or of some, in two buffers that take turns."""
+        """Yield the blocks of rows in order, of all or some columns, in two alternating buffers."""
         self.check()
         read = self._read_columns if self.by_columns else self._read_rows
         every = np.arange(self.shape[1]) if columns is None else columns
@@ -214,12 +205,12 @@ class NumberFile:
         return block.T
 
     def _fill(self, file, buffer, position):
-        """Read until the buffer is full: a single read may come back short."""
+        """Read until the buffer is full: a single read may return less."""
         file.seek(self.offset + position)
         view, done = memoryview(buffer), 0
         while done < len(view):
             count = file.readinto(view[done:])
             if not count:
                 size = os.fstat(file.fileno()).st_size
-                raise ValueError(f"{self.path} became shorter while it was read: it now has {size} bytes")
+                raise ValueError(f"{self.path} became shorter while it was read; it now has {size} bytes")
             done += count

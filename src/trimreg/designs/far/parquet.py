@@ -1,4 +1,4 @@
-"""Matrices in Parquet files: a file, or a folder of files with the same columns."""
+"""Matrices in Parquet files: one file, or a folder of files with the same columns."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 from .npy import check_shape, check_unchanged, stamp
 
 _STREAM = 1 << 16  # bytes of a column that are read at a time
-_PAGE = 1 << 20  # the bound on a dictionary, and on most pages, that writers keep to
+_PAGE = 1 << 20  # writers keep dictionaries, and most pages, below this size
 
 
 def _parquet():
     try:
         import pyarrow.parquet
     except ImportError as missing:
-        raise ImportError("Parquet files are read by pyarrow: pip install 'trimreg[disk]'") from missing
+        raise ImportError("Parquet files need the package pyarrow: pip install 'trimreg[disk]'") from missing
     return pyarrow.parquet
 
 
 def parts_of(path: str) -> list[str]:
-    """The files of a Parquet source, by name; those that begin with _ or . are no data.
+    """The files of a Parquet source, sorted by name, without those that begin with _ or a dot.
 
-    Numbers in names are compared as numbers, ``part.2`` before ``part.10``, as Dask writes and reads them:
-    the rows must come in the order of ``y``.
+    Numbers in names are compared as numbers, ``part.2`` before ``part.10``, as Dask does: the rows must come
+    in the order of ``y``.
     """
     if not os.path.isdir(path):
         return [path]
@@ -38,12 +38,12 @@ def parts_of(path: str) -> list[str]:
 
 
 def _by_number(name: str):
-    parts = re.split(r"(\d+)", name)  # every second one is a number
+    parts = re.split(r"(\d+)", name)  # every second part is a number
     return [int(part) if at % 2 else part for at, part in enumerate(parts)], name
 
 
 def parquet_file(path: str, columns, block_bytes: int) -> ParquetFiles:
-    """The matrix in the columns of a Parquet file or folder."""
+    """The reader of the columns of a Parquet file or folder."""
     files, columns = parts_of(path), _listed(columns)
     schemas, counts, live = [], [], 0
     for file in files:
@@ -67,50 +67,51 @@ def parquet_file(path: str, columns, block_bytes: int) -> ParquetFiles:
 
 
 def _listed(columns):
-    """The columns as a list: of names, of positions, or of both."""
+    """The columns as a list of names or positions."""
     if columns is None or isinstance(columns, str):
         return columns if columns is None else [columns]
     try:
         columns = list(columns)
     except TypeError:
-        raise TypeError(f"columns={columns!r} must be a list of names or positions of columns") from None
+        raise TypeError(f"columns={columns!r} must be a list of column names or positions") from None
     if any(isinstance(one, (bool, np.bool_)) for one in columns):
         raise TypeError(
-            f"columns={columns} are booleans; give names or positions, such as np.flatnonzero of a mask"
+            f"columns={columns} are booleans; pass names or positions, such as np.flatnonzero of a mask"
         )
     return columns
 
 
 def _named(schema, one, file):
-    """The name of a column that is given by name or position."""
+    """The name of a column, from its name or position."""
     if not isinstance(one, (int, np.integer)):
         return one
     count = len(schema.names)
     if not -count <= one < count:
         raise ValueError(
-            f"columns has the position {one}, and {file} has {count} columns; give 0 to {count - 1}, or names"
+            f"columns contains the position {one}, but {file} has {count} columns; pass 0 to {count - 1}, or "
+            "names"
         )
     return schema.names[one]
 
 
 def _chosen(schema, columns, file):
-    """The names of the columns, all of them numbers."""
-    if columns is None:  # all but the index of a pandas frame, which is no feature
+    """The names of the selected columns, which must be numeric."""
+    if columns is None:  # all except the index of a pandas frame
         index = (schema.pandas_metadata or {}).get("index_columns", [])
         names = [name for name in schema.names if name not in index]
     else:
         names = [_named(schema, one, file) for one in columns]
     missing = [name for name in names if name not in schema.names]
     if missing:
-        raise ValueError(f"columns={missing} are not in {file}; it has {schema.names}")
+        raise ValueError(f"columns={missing} are not in {file}, which has {schema.names}")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(
-            f"the columns {twice} of {file} are there or named twice; columns must differ by name"
+            f"the columns {twice} of {file} occur or were selected twice; column names must be unique"
         )
     bad = {name: str(schema.field(name).type) for name in names if not _is_number(schema.field(name).type)}
     if bad:
-        raise TypeError(f"{file} has columns that are no numbers: {bad}; choose others by columns=[...]")
+        raise TypeError(f"{file} has columns that are not numeric: {bad}; select others by columns=[...]")
     return names
 
 
@@ -123,19 +124,19 @@ def _is_number(kind) -> bool:
 def _check_same(first, expected, file, types):
     if list(types) != list(expected):
         raise ValueError(
-            f"{file} has the columns {list(types)}, {first} has {list(expected)}; they must agree"
+            f"{file} has the columns {list(types)}, but {first} has {list(expected)}; they must agree"
         )
     for name, kind in types.items():
         if kind != expected[name]:
             raise TypeError(
-                f"column {name!r} is {expected[name]} in {first} and {kind} in {file}; write both in one type"
+                f"column {name!r} is {expected[name]} in {first} but {kind} in {file}; use one type"
             )
 
 
 def _decoding_bytes(metadata, names) -> int:
-    """About what pyarrow holds while it decodes these columns side by side.
+    """About the memory that pyarrow needs to decode these columns together.
 
-    Measured with pyarrow 26: a few pages of each column, and its dictionary two and a half times over.
+    Measured with pyarrow 26: a few pages of each column, and two and a half times its dictionary.
     """
     if not metadata.num_row_groups:
         return 0
@@ -155,7 +156,7 @@ def _decoding_bytes(metadata, names) -> int:
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """A matrix in Parquet files. Only the columns that are asked for are read and decoded."""
+    """A matrix in Parquet files. Only the requested columns are read and decoded."""
 
     path: str
     files: tuple[tuple[str, int, tuple], ...]  # path, rows, stamp
@@ -164,23 +165,23 @@ class ParquetFiles:
     names: tuple[str, ...]
     decoding: int
     block_bytes: int
-    advice = ", or write the files in smaller row groups and without dictionaries"
+    advice = ", or write the files with smaller row groups and without dictionaries"
 
     def step(self, p: int) -> int:
-        """How many rows of p columns are a block."""
+        """Number of rows in a block of p columns."""
         return min(self.shape[0], max(1, self.block_bytes // (p * self.dtype.itemsize)))
 
     @property
     def live_bytes(self) -> int:
-        # two blocks, and the batch that the second is filled from
+        # two blocks, and the batch from which the second is filled
         return 3 * self.step(self.shape[1]) * self.shape[1] * self.dtype.itemsize + self.decoding
 
     def share(self, columns) -> float:
-        """The part of the columns that is read."""
+        """The fraction of the columns that is read."""
         return len(columns) / self.shape[1]
 
     def blocks(self, columns=None):
-        """The blocks of rows in order, of all columns or of some, in two buffers that take turns."""
+        """Yield the blocks of rows in order, of all or some columns, in two alternating buffers."""
         names = list(self.names) if columns is None else [self.names[int(j)] for j in columns]
         step = self.step(len(names))
         buffers = [np.empty((len(names), step), dtype=self.dtype) for _ in range(2)]
@@ -197,7 +198,7 @@ class ParquetFiles:
                     yield buffers[turn].T
                     turn, filled = 1 - turn, 0
         if total != self.shape[0]:
-            raise ValueError(f"{self.path} gave {total} rows of {self.shape[0]}")
+            raise ValueError(f"{self.path} has {total} rows instead of {self.shape[0]}")
         if filled:
             yield buffers[turn][:, :filled].T
 
@@ -205,7 +206,7 @@ class ParquetFiles:
         for file, _, before in self.files:
             check_unchanged(file, before)
             try:
-                # pre_buffer would hold whole row groups, whatever the size of a batch
+                # pre_buffer would keep whole row groups in memory, whatever the size of a batch
                 with _parquet().ParquetFile(file, pre_buffer=False, buffer_size=_STREAM) as opened:
                     yield from opened.iter_batches(step, columns=names, use_threads=False)
             except (OSError, ValueError) as error:

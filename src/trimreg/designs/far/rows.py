@@ -1,74 +1,32 @@
-r"""A matrix known by blocks of its rows, wherever they lie: on disk, on a cluster, behind a generator.
+r"""Matrices that are known by blocks of their rows: on disk, on a cluster, behind a generator.
 
-Every operation of a design is a sum over rows, or a vector with one entry per row. So a matrix that cannot be
-held needs a single ability: to run a function on each block of its rows and to hand back what it returned.
-That is :class:`Rows`. Whoever can ``sweep`` gets everything else from :class:`FarRows`:
+Every operation of a design is a sum over rows, or a vector with one entry per row:
 
 .. math:: X'r = \sum_{b} X_b' r_b, \qquad (X v)_b = X_b v .
 
-A sweep over all rows is a *pass*. Passes are what far data cost, so the rows count them.
+So far data need a single ability: to run a function on each block of rows. That is :meth:`FarRows.sweep`; the
+rest follows. A sweep over all rows is a *pass*. Passes are the cost of far data, so they are counted.
+
+Columns that were read are kept in memory, as they are stored, as many as the memory allows
+(:class:`ColumnStore`).
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-#: Bytes of raw columns that are kept near, where the rows set no bound themselves.
+from ..base import BLOCK_ELEMENTS, WIDEST_GRAM, VirtualMatrix
+
+#: Default number of bytes for columns in memory.
 NEAR_MEMORY = 256 << 20
-#: Columns up to which the Gram matrix of all of them is worth a pass, where the rows do not say.
-WIDEST_GRAM = 3000
-_CACHED_ELEMENTS = 1 << 17  # parts of a block that are computed with at a time: 1 MiB in float64
+_GATHERED_ELEMENTS = 1 << 19  # of a block that is put together from columns in memory
 
 
-class Rows(Protocol):
-    """What a matrix of far rows must offer.
-
-    Attributes
-    ----------
-    shape : tuple of two int
-    dtype : numpy.dtype
-        float32 or float64: how the numbers are stored. Arithmetic is float64 in either case.
-    nbytes : int
-    passes : int
-        How often all rows have been gone through so far.
-    memory : int
-        Bytes of raw columns that may be kept near.
-    widest_gram : int
-        Columns up to which least squares builds the Gram matrix of all of them: more, the slower a pass is
-        beside the arithmetic.
-    """
-
-    shape: tuple[int, int]
-    dtype: np.dtype
-    nbytes: int
-    passes: int
-    memory: int
-    widest_gram: int
-
-    def sweep(self, kernel, vectors=(), arguments=()):
-        """Yield ``kernel(block, *parts, *arguments)`` for each block of rows, in order: one pass.
-
-        ``block`` is an array (rows, p) of the storage dtype and valid only during the call. ``parts`` are the
-        block's rows of each array in ``vectors``, whose first dimension is n. ``kernel`` is a function of a
-        module, because it may be sent to another process; it returns a small array or a tuple of arrays.
-        """
-        ...
-
-    def read_columns(self, W: np.ndarray, out) -> None:
-        """Write the columns W into the arrays of ``out``, one each."""
-        ...
-
-    def narrowed(self, W: np.ndarray):
-        """The columns W: an array (n, len(W)) of the storage dtype, or rows again where that is too large."""
-        ...
-
-
-def cached_parts(block, width=None):
-    """Slices of the rows of ``block`` that are small enough to be computed with in cache.
-
-    ``width`` is how many numbers of a row are computed with; all of them by default.
+def cached_parts(block: np.ndarray, width: int | None = None) -> list[slice]:
+    """Slices of the rows of ``block`` that fit in cache; ``width`` numbers per row are used (default: all).
 
     Examples
     --------
@@ -78,19 +36,19 @@ def cached_parts(block, width=None):
     [(0, 1), (1, 2), (2, 3)]
     """
     n, p = block.shape
-    step = max(1, _CACHED_ELEMENTS // max(p if width is None else width, 1))
+    step = max(1, BLOCK_ELEMENTS // max(p if width is None else width, 1))
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-def block_product(block, coef):
-    """``block @ coef`` in float64, a part that fits in cache at a time."""
+def block_product(block: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    """``block @ coef`` in float64, one part in cache at a time."""
     product = np.empty((block.shape[0], *coef.shape[1:]))
     for part in cached_parts(block):
         product[part] = block[part].astype(float, copy=False) @ coef
     return product
 
 
-def block_columns(block, W):
+def block_columns(block: np.ndarray, W: np.ndarray) -> np.ndarray:
     """A copy of the columns W of a block."""
     return np.take(block, W, axis=1)
 
@@ -100,8 +58,8 @@ def _kernel_on_columns(block, *parts_and_arguments):
     return kernel(np.take(block, W, axis=1), *rest)
 
 
-def stacked(pieces, out):
-    """Write pieces, each with its rows first, one behind the other into ``out``; return ``out``."""
+def stacked(pieces: Iterable[np.ndarray], out: np.ndarray) -> np.ndarray:
+    """Write the pieces below each other into ``out``; return ``out``."""
     start = 0
     for piece in pieces:
         out[start : start + len(piece)] = piece
@@ -109,64 +67,80 @@ def stacked(pieces, out):
     return out
 
 
-class FarRows:
-    """What follows from ``shape``, ``dtype`` and ``sweep``: narrowing, prediction, a design, a description.
+class FarRows(VirtualMatrix):
+    """Base class of matrices that are read by blocks of rows; a subclass writes :meth:`sweep`.
 
-    A class that takes this in must itself add one to ``passes`` in each sweep. See :class:`ArrayRows`.
+    Attributes
+    ----------
+    shape : tuple of two int
+    dtype : numpy.dtype
+        Storage type, float32 or float64. Arithmetic is float64 in either case.
+    passes : int
+        Number of passes so far; :meth:`sweep` must count itself.
+    memory : int
+        Bytes that columns may take in memory.
+    widest_gram : int
+        Number of columns up to which least squares builds the Gram matrix of all columns. The slower a pass
+        compared with the arithmetic, the larger it should be.
+    kind : str
+        Name of this kind of matrix, for messages.
     """
 
-    passes = 0
-    memory = NEAR_MEMORY
+    passes: float = 0
+    memory: float = NEAR_MEMORY
     widest_gram = WIDEST_GRAM
     kind = "rows"
 
+    def sweep(self, kernel: Callable, vectors: Sequence = (), arguments: Sequence = ()) -> Iterator[Any]:
+        """Yield ``kernel(block, *parts, *arguments)`` for each block of rows, in order: one pass.
+
+        ``block`` is an array (rows, p) of the storage dtype, valid only during the call. ``parts`` are the
+        rows of the block of each array in ``vectors``, whose first dimension is n. ``kernel`` must be a
+        function of a module, because it may be sent to another process. It returns an array or a tuple.
+        """
+        raise NotImplementedError
+
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         return self.shape[0] * self.shape[1] * np.dtype(self.dtype).itemsize
 
-    def __repr__(self):
-        return f"<{self.describe()}>"
-
     def describe(self) -> str:
-        """One line for messages: what this is, its shape and its dtype."""
         n, p = self.shape
         return f"{self.kind} {n} x {p} {np.dtype(self.dtype)}"
 
-    def read_columns(self, W, out) -> None:
-        """Write the columns W into the arrays of ``out``, one each, by one pass.
-
-        The place to override where columns lie by themselves: there it need not be a whole pass.
-        """
+    def read_columns(self, W: np.ndarray, out: Any) -> None:
+        """Write the columns W into the arrays of ``out``, one each, by one pass."""
         start = 0
         for piece in self.sweep(block_columns, arguments=(np.asarray(W, dtype=np.intp),)):
             for column, values in zip(out, piece.T, strict=True):
                 column[start : start + len(piece)] = values
             start += len(piece)
 
-    def narrowed(self, W):
-        """The columns W as an array in Fortran order, by one pass; as rows where they exceed ``memory``."""
+    def narrowed(self, W: np.ndarray) -> Any:
+        """The columns W as an array in Fortran order; as rows again if they exceed ``memory``."""
         W = np.asarray(W, dtype=np.intp)
         if self.shape[0] * W.size * np.dtype(self.dtype).itemsize > self.memory:
-            return ColumnRows(self, W)
+            return self._far_columns(W)
         near = np.empty((self.shape[0], W.size), dtype=self.dtype, order="F")
         self.read_columns(W, near.T)
         return near
 
+    def _far_columns(self, W):
+        return ColumnRows(self, W)
+
     def product(self, coef, intercept=0.0):
-        """``X coef + intercept`` in float64, by one pass; ``coef`` of shape (p,) or (p, k)."""
         coef = np.asarray(coef, dtype=float)
         out = np.empty((self.shape[0], *coef.shape[1:]))
         return stacked(self.sweep(block_product, arguments=(coef,)), out) + intercept
 
     def design(self, weights, *, center=False, scale=False):
-        """The design over these rows; see :class:`trimreg.designs.far.design.BlockedDesign`."""
         from .design import BlockedDesign
 
         return BlockedDesign(self, weights, center=center, scale=scale)
 
 
 class ArrayRows(FarRows):
-    """An ordinary array, cut into blocks: the simplest example of rows, and the one that tests use.
+    """An array, cut into blocks of rows: the simplest example of far rows, and the one in the tests.
 
     Examples
     --------
@@ -175,15 +149,13 @@ class ArrayRows(FarRows):
     >>> rows = ArrayRows(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), block_rows=2)
     >>> rows
     <array by blocks 3 x 2 float64>
-    >>> rows.product(np.array([1.0, -1.0]), 1.0)
-    array([0., 0., 0.])
-    >>> rows.passes
-    1
+    >>> rows.product(np.array([1.0, -1.0]), 1.0), rows.passes
+    (array([0., 0., 0.]), 1)
     """
 
     kind = "array by blocks"
 
-    def __init__(self, X, block_rows: int, memory: int = NEAR_MEMORY):
+    def __init__(self, X: np.ndarray, block_rows: int, memory: int = NEAR_MEMORY):
         self.X = X
         self.block_rows = block_rows
         self.memory = memory
@@ -198,11 +170,9 @@ class ArrayRows(FarRows):
 
 
 class ColumnRows(FarRows):
-    """Some columns of far rows, still far: each sweep of theirs is a pass over the whole rows."""
+    """Some columns of far rows, still far: each sweep is a pass over all columns."""
 
-    kind = "columns of"
-
-    def __init__(self, rows, W):
+    def __init__(self, rows: FarRows, W: np.ndarray):
         self.rows = rows
         self.W = W
         self.shape = (rows.shape[0], W.size)
@@ -218,3 +188,104 @@ class ColumnRows(FarRows):
 
     def read_columns(self, W, out):
         self.rows.read_columns(self.W[np.asarray(W, dtype=np.intp)], out)
+
+
+class MemoryColumns(FarRows):
+    """Columns in memory, each an array of its own; a sweep puts blocks of rows together."""
+
+    kind = "columns in memory"
+
+    def __init__(self, columns: Sequence[np.ndarray], n_rows: int, dtype: Any):
+        self.columns = columns
+        self.shape = (n_rows, len(columns))
+        self.dtype = np.dtype(dtype)
+
+    def sweep(self, kernel, vectors=(), arguments=()):
+        self.passes += 1
+        n, p = self.shape
+        step = max(1, _GATHERED_ELEMENTS // max(p, 1))
+        buffer = np.empty((p, min(step, n)), dtype=self.dtype)
+        for start in range(0, n, step):
+            part = slice(start, min(start + step, n))
+            block = buffer[:, : part.stop - start]
+            for place, column in zip(block, self.columns, strict=True):
+                place[:] = column[part]
+            yield kernel(block.T, *(vector[part] for vector in vectors), *arguments)
+
+    def narrowed(self, W):
+        """These columns, without a copy."""
+        return MemoryColumns([self.columns[j] for j in W], self.shape[0], self.dtype)
+
+
+class ColumnStore:
+    """The most recently used columns of far rows, as many as ``rows.memory`` allows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.designs.far.rows import ArrayRows, ColumnStore
+    >>> rows = ArrayRows(np.arange(12.0).reshape(3, 4), block_rows=2)
+    >>> store = ColumnStore(rows)
+    >>> store.get(np.array([1, 3])).shape, store.get(np.array([3])).shape, rows.passes
+    ((3, 2), (3, 1), 1)
+    """
+
+    def __init__(self, rows: FarRows):
+        self.rows = rows
+        self.room = int(rows.memory // max(1, rows.shape[0] * np.dtype(rows.dtype).itemsize))
+        self._kept: dict[int, np.ndarray] = {}  # the most recently used is the last
+        self._likely = np.empty(0, dtype=np.intp)
+
+    def expect(self, W: np.ndarray) -> None:
+        """These columns, the likeliest first, may be asked for next: the next pass reads them too."""
+        self._likely = np.asarray(W, dtype=np.intp)
+
+    def get(self, W: np.ndarray) -> MemoryColumns | None:
+        """The columns W, after a pass for those that are missing; None if there is no room for so many."""
+        if len(W) > self.room:
+            return None
+        wanted = [int(j) for j in W]
+        missing = [j for j in dict.fromkeys(wanted) if j not in self._kept]
+        if missing:
+            missing += self._guests({*wanted}, self.room - len(wanted))
+            self._make_room(len(missing), {*wanted})
+            n, dtype = self.rows.shape[0], self.rows.dtype
+            fresh = [np.empty(n, dtype=dtype) for _ in missing]  # apart, so that each can be freed
+            self.rows.read_columns(np.array(missing, dtype=np.intp), fresh)
+            self._kept.update(zip(missing, fresh, strict=True))
+        for j in wanted:
+            self._kept[j] = self._kept.pop(j)
+        return MemoryColumns([self._kept[j] for j in wanted], self.rows.shape[0], self.rows.dtype)
+
+    def part(self, W: np.ndarray) -> PartOfStore:
+        """This store, seen as that of the columns W alone."""
+        return PartOfStore(self, W)
+
+    def _guests(self, wanted, vacant):
+        """The likeliest missing columns, as many as there is room for beside those wanted."""
+        likely = [int(j) for j in self._likely[: max(vacant, 0)]]
+        for j in reversed(likely):  # likely columns that are here should not be dropped first
+            if j in self._kept:
+                self._kept[j] = self._kept.pop(j)
+        return [j for j in likely if j not in self._kept and j not in wanted]
+
+    def _make_room(self, count, wanted):
+        surplus = len(self._kept) + count - self.room
+        for j in [j for j in self._kept if j not in wanted][: max(surplus, 0)]:
+            del self._kept[j]
+
+
+class PartOfStore:
+    """The store of some columns of a matrix: it shares the memory of the whole."""
+
+    def __init__(self, store: ColumnStore | PartOfStore, W: np.ndarray):
+        self.store, self.W, self.room = store, W, store.room
+
+    def expect(self, W: np.ndarray) -> None:
+        self.store.expect(self.W[W])
+
+    def get(self, W: np.ndarray) -> MemoryColumns | None:
+        return self.store.get(self.W[W])
+
+    def part(self, W: np.ndarray) -> PartOfStore:
+        return PartOfStore(self, W)

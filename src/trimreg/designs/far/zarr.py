@@ -1,4 +1,4 @@
-"""Matrices in Zarr stores, format 2 or 3: blocks of rows along the chunks."""
+"""Matrices in Zarr stores (format 2 or 3), read in whole chunks of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from .npy import check_shape, check_unchanged, storage_dtype
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
-_WATCHED = 5000  # files that are looked at before a pass: a tenth of a second, where reading them takes two
+_WATCHED = 5000  # largest number of files to check before a pass: 0.1 s, where reading them takes 2 s
 
 
 def is_zarr(folder: str) -> bool:
@@ -26,21 +26,21 @@ def _zarr():
     try:
         import zarr
     except ImportError as missing:
-        raise ImportError("Zarr stores are read by zarr: pip install 'trimreg[disk]'") from missing
+        raise ImportError("Zarr stores need the package zarr: pip install 'trimreg[disk]'") from missing
     return zarr
 
 
 def _opened(source):
-    """The array at a path, or the array itself where one was given."""
+    """The array at a path, or the given array itself."""
     if not isinstance(source, str):
         return source
     if not is_zarr(source):
-        raise FileNotFoundError(f"{source}: there is no Zarr store (any more)")
+        raise FileNotFoundError(f"{source}: no Zarr store (any more)")
     return _zarr().open(source, mode="r")
 
 
 def zarr_array(source, block_bytes: int) -> ZarrArray:
-    """The matrix in a Zarr array, or in a group that holds exactly one matrix."""
+    """The reader of a Zarr array, or of a group that contains exactly one matrix."""
     name = source if isinstance(source, str) else str(source.store_path)
     found = _opened(source)
     if not hasattr(found, "chunks"):
@@ -48,8 +48,8 @@ def zarr_array(source, block_bytes: int) -> ZarrArray:
         matrices = [key for key, shape in inside.items() if len(shape) == 2]
         if len(matrices) != 1:
             raise ValueError(
-                f"{name} is a Zarr group with the arrays {inside}; give the path of the one that is X, "
-                f"as in {os.path.join(name, 'X')!r}"
+                f"{name} is a Zarr group with the arrays {inside}; pass the path of X itself, "
+                f"such as {os.path.join(name, 'X')!r}"
             )
         source = os.path.join(name, matrices[0]) if isinstance(source, str) else found[matrices[0]]
         name, found = f"{name}/{matrices[0]}", found[matrices[0]]
@@ -62,7 +62,7 @@ def zarr_array(source, block_bytes: int) -> ZarrArray:
 
 
 def _folder(array) -> str | None:
-    """Where the chunks of an array are files; None in other stores, such as archives and buckets."""
+    """The folder of an array in a local store; None in other stores, such as archives and buckets."""
     place = array.store_path
     if not isinstance(place.store, _zarr().storage.LocalStore):
         return None
@@ -70,8 +70,9 @@ def _folder(array) -> str | None:
 
 
 def _files(folder: str) -> dict[str, tuple] | None:
-    """Size, time of writing and number of each file of an array, by its key; None if they are too many."""
-    files, waiting = {}, [""]
+    """Size, time of writing and inode of each file of an array, by its key; None for too many files."""
+    files: dict[str, tuple] = {}
+    waiting = [""]
     while waiting:
         inside = waiting.pop()
         with os.scandir(os.path.join(folder, inside)) as entries:
@@ -81,7 +82,7 @@ def _files(folder: str) -> dict[str, tuple] | None:
                     continue
                 try:
                     found = os.stat(entry.path)
-                except FileNotFoundError:  # renamed just now, as writers do
+                except FileNotFoundError:  # just renamed by a writer
                     continue
                 files[inside + entry.name] = found.st_size, found.st_mtime_ns, found.st_ino
                 if len(files) > _WATCHED:
@@ -90,7 +91,7 @@ def _files(folder: str) -> dict[str, tuple] | None:
 
 
 def _stamp(files) -> tuple | None:
-    """What changes when a chunk is written, added or taken away, in a few bytes."""
+    """A short fingerprint that changes when a chunk is written, added or removed."""
     if files is None:
         return None
     every = repr(sorted(files.items())).encode()
@@ -98,8 +99,8 @@ def _stamp(files) -> tuple | None:
 
 
 def _warn_of_missing(array, name, files) -> None:
-    """Zarr reads a chunk that has no file as the fill value, whether it was left out or lost."""
-    shards = getattr(array, "shards", None)  # a file each, where there are some
+    """Warn of chunks without a file: Zarr reads them as the fill value, whether omitted or lost."""
+    shards = getattr(array, "shards", None)  # one file each, if there are any
     counts = [-(-n // size) for n, size in zip(array.shape, shards or array.chunks, strict=True)]
     if files is None or prod(counts) > _WATCHED:
         return
@@ -108,16 +109,16 @@ def _warn_of_missing(array, name, files) -> None:
     if missing:
         warnings.warn(
             f"{name}: {missing} of {prod(counts)} {'shards' if shards else 'chunks'} have no file and are "
-            f"read as the fill value, {array.fill_value}. That is right where nothing else was written "
-            "(write_empty_chunks=False); else the store is incomplete: write it again",
+            f"read as the fill value, {array.fill_value}. This is correct if they hold nothing else "
+            "(write_empty_chunks=False); otherwise the store is incomplete: write it again",
             UserWarning,
-            stacklevel=5,  # who makes the OnDisk
+            stacklevel=5,  # the caller of OnDisk
         )
 
 
 @dataclass(frozen=True)
 class ZarrArray:
-    """A matrix in a Zarr array. A chunk is decoded once a pass: blocks are whole chunks of rows."""
+    """A matrix in a Zarr array. Blocks are whole chunks of rows, so a pass decodes each chunk once."""
 
     source: object  # a path, or an array of the package zarr
     path: str
@@ -127,32 +128,30 @@ class ZarrArray:
     block_bytes: int
     folder: str | None = None  # of a local store
     before: tuple | None = None  # the stamp of its files, if they are watched
-    names = None
+    names: tuple[str, ...] | None = None
 
     @property
     def dtype(self):
         return storage_dtype(self.stored, self.path)
 
     def step(self, p: int) -> int:
-        """How many rows of p columns are a block: as many whole chunks as fit, one at least."""
+        """Number of rows in a block of p columns: as many whole chunks as fit, at least one."""
         chunk = self.chunks[0] * p * self.dtype.itemsize
         return min(self.shape[0], self.chunks[0] * max(1, self.block_bytes // chunk))
 
     @property
     def advice(self) -> str:
-        return (
-            f", or write it in chunks of fewer rows: these are chunks of {self.chunks[0]} x {self.chunks[1]}"
-        )
+        return f", or write the array in chunks of fewer rows than {self.chunks[0]} x {self.chunks[1]}"
 
     @property
     def live_bytes(self) -> int:
-        # two blocks, and the chunks that are decoded into the second: ten at a time is zarr's default
+        # two blocks, and the chunks being decoded into the second, by zarr's default ten at a time
         block = self.step(self.shape[1]) * self.shape[1]
         decoded = min(block, 10 * self.chunks[0] * self.chunks[1]) * self.stored.itemsize
         return 2 * block * self.dtype.itemsize + decoded
 
     def share(self, columns) -> float:
-        """The part of the chunks that these columns lie in."""
+        """The fraction of the chunks that contain these columns."""
         across = -(-self.shape[1] // self.chunks[1])
         touched = len(np.unique(np.asarray(columns) // self.chunks[1]))
         return touched / across if touched < across else 1
@@ -163,21 +162,21 @@ class ZarrArray:
         try:
             now = _stamp(_files(self.folder))
         except FileNotFoundError:
-            raise FileNotFoundError(f"{self.path}: there is no Zarr store (any more)") from None
-        check_unchanged(self.path, self.before, now or (self.before[0], "too many files by now"))
+            raise FileNotFoundError(f"{self.path}: no Zarr store (any more)") from None
+        check_unchanged(self.path, self.before, now or (self.before[0], "too many files now"))
 
     def blocks(self, columns=None):
-        """The blocks of rows in order, of all columns or of some; other chunks are not decoded."""
+        """Yield the blocks of rows in order, of all or some columns; other chunks are not decoded."""
         array = _opened(self.source)
         if (getattr(array, "shape", None), getattr(array, "dtype", None)) != (self.shape, self.stored):
-            raise ValueError(f"{self.path} has changed since it was opened; make a new OnDisk of it")
+            raise ValueError(f"{self.path} has changed since it was opened; create a new OnDisk")
         self._check_files()
         step = self.step(self.shape[1] if columns is None else len(columns))
         for start in range(0, self.shape[0], step):
             stop = min(start + step, self.shape[0])
             try:
                 block = array[start:stop] if columns is None else array.oindex[start:stop, columns]
-            except Exception as error:  # each codec has errors of its own
+            except Exception as error:  # each codec has its own errors
                 raise ValueError(
                     f"{self.path}: rows {start} to {stop - 1} cannot be read ({error})"
                 ) from error

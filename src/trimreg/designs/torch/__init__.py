@@ -1,1 +1,1 @@
-"""Dense matrices held by PyTorch, on any device."""
+"""Dense PyTorch tensors, on any device."""

@@ -1,36 +1,36 @@
-"""A design over a tensor: X stays on its device, only vectors and small Gram matrices come to the host.
+"""A design over a tensor: X stays on its device, and only vectors and small Gram matrices leave it.
 
-float32, bfloat16 and float16 are ways to store X; sums are float64 (:mod:`trimreg.designs.torch.kernels`), so
-that certificates mean the same as for an array in memory.
+float32, bfloat16 and float16 are only storage types: sums are float64 (:mod:`trimreg.designs.torch.kernels`),
+so certificates are as accurate as for an array in memory.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ..base import Moments, ScaledMatrix
-from ..wrappers.block import ColumnBlock
-from ..wrappers.compression import few_rows
+from ..base import ColumnBlock, Moments, ScaledMatrix, compressed_rows, deviations_by_squares
 from . import kernels
-from .matrix import TorchMatrix, gathered, loaded, refuse_no_numbers, told
+from .matrix import TorchMatrix, explain_shortage, gathered, loaded, refuse_nonfinite
 
 __all__ = ["TorchDesign", "TorchMatrix"]
 
-_SMALL = 1 << 17  # restrictions with fewer numbers go to the host, where a product costs no launch
-_WIDE_BYTES = 1 << 30  # restrictions up to this size are kept in float64: they are read many times
-_PILOT_ROWS = 256  # their means are what moments are taken about in the first pass
+_SMALL = 1 << 17  # restrictions with fewer numbers go to the CPU, which launches no kernels
+_WIDE_BYTES = 1 << 30  # restrictions up to this size are stored in float64, because they are read many times
+_PILOT_ROWS = 256  # the first pass takes moments about the means of these rows
 
 
 class TorchDesign(ScaledMatrix):
-    """A design over a tensor, with the meaning of a dense one.
+    """A design over a tensor; its operations give what a dense design gives.
 
-    A *pass* reads all of X; what is asked of few columns gathers these alone and is none.
+    A *pass* reads all of X; operations on few columns gather these and are not counted.
 
     Attributes
     ----------
     precision : float
-        The rounding of products: that of float64, whatever X is stored in, but for devices that know float32
-        at the most (Apple's). There tolerances below about 1e-5 are not reached.
+        The rounding of products: that of float64, whatever the storage type. Apple's devices have float32 at
+        most; there tolerances below about 1e-5 cannot be met.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class TorchDesign(ScaledMatrix):
     >>> from trimreg.designs.torch.design import TorchDesign
     >>> X = torch.tensor([[1.0, 2.0], [3.0, 2.0]], dtype=torch.bfloat16)
     >>> design = TorchDesign(X, np.array([0.5, 0.5]), center=True, scale=True)
-    >>> design.matvec(np.array([1.0, 1.0]))  # the constant column takes no part
+    >>> design.matvec(np.array([1.0, 1.0]))  # the constant column has no effect
     array([-1.,  1.])
     >>> design.passes
     2
@@ -47,7 +47,7 @@ class TorchDesign(ScaledMatrix):
 
     near = False
 
-    def __init__(self, X, weights, *, center=False, scale=False):
+    def __init__(self, X: Any, weights: np.ndarray, *, center: bool = False, scale: Any = False):
         matrix = X if isinstance(X, TorchMatrix) else TorchMatrix(X)
         super().__init__(matrix, weights, center=center, scale=scale)
 
@@ -61,33 +61,26 @@ class TorchDesign(ScaledMatrix):
 
     # -- the first pass -----------------------------------------------------------------------------------
 
-    @told
+    @explain_shortage
     def _moments(self, weights, center):
         X, d = self.X, self.X.vector(weights)
         pilot = X.vector(np.zeros(self.shape[1]))
         if center:
-            # About a mean of a few rows nothing cancels, unless they say little of the others.
+            # About the mean of a few rows nothing cancels, unless these rows are not typical.
             some = X.tensor[:: max(1, self.shape[0] // _PILOT_ROWS)][:_PILOT_ROWS]
             pilot = some.to(X.arithmetic).mean(dim=0).to(pilot).nan_to_num_(0.0, 0.0, 0.0)
         X.passes += 1
         first, square = (part.cpu().numpy() for part in kernels.moments(X.tensor, d, pilot))
         odd = np.flatnonzero(~(np.isfinite(first) & np.isfinite(square)))
-        if odd.size:  # or numbers whose squares overflow
-            refuse_no_numbers(X.tensor, X.index(odd))
+        if odd.size:  # NaN, inf, or numbers whose squares overflow
+            refuse_nonfinite(X.tensor, X.index(odd))
         mean = pilot.cpu().numpy() + first / weights.sum() if center else np.zeros(self.shape[1])
-        with np.errstate(over="ignore", invalid="ignore"):
-            variance = square - first**2 if center else square
-            unsafe = ~(variance > 1e-4 * square) | (square < 1e-290) | ~np.isfinite(square)
-        deviation = np.sqrt(np.where(unsafe, 0.0, variance))
-        redo = np.flatnonzero(unsafe)
+        deviation, redo = deviations_by_squares(square, first if center else 0.0)
         mean[redo], deviation[redo] = self._deviations(weights, mean[redo], redo, refine=center)
         return Moments(mean, deviation)
 
     def _deviations(self, weights, mean, which, refine=False):
-        """Means and root mean square deviations of the columns ``which``, about ``mean`` or one refined.
-
-        The rounding of a mean would else pass for the deviation of a constant column.
-        """
+        """Means and root mean square deviations of the columns ``which``, about ``mean`` or a refined one."""
         X, d = self.X, self.X.vector(weights).to(self.X.tensor.device, self.X.arithmetic)
         deviation, mean = np.empty(which.size), np.array(mean)
         step = max(1, (4 << 20) // self.shape[0])
@@ -104,7 +97,7 @@ class TorchDesign(ScaledMatrix):
             deviation[part] = (largest * (d @ spread.square_()).sqrt()).cpu().numpy()
         return mean, deviation
 
-    @told
+    @explain_shortage
     def _weighted_norms(self, d):
         offset = np.zeros(self.shape[1]) if self.offset is None else self.offset
         self.X.passes += 1
@@ -117,16 +110,16 @@ class TorchDesign(ScaledMatrix):
 
     # -- products -----------------------------------------------------------------------------------------
 
-    @told
+    @explain_shortage
     def _product(self, u):
         return self.X.times(u)
 
-    @told
+    @explain_shortage
     def _transposed_product(self, r):
         self.X.passes += 1
         return kernels.transposed_product(self.X.tensor, self.X.vector(r)).cpu().numpy()
 
-    @told
+    @explain_shortage
     def columns(self, W):
         taken = _Scaled(self, W)
         out = np.empty((self.shape[0], len(W)))
@@ -134,7 +127,7 @@ class TorchDesign(ScaledMatrix):
             out[rows] = Z.cpu().numpy()
         return out
 
-    @told
+    @explain_shortage
     def _sums(self, W, d):
         index, d = self.X.index(W), self.X.vector(d)
         total = d.new_zeros(len(W))
@@ -145,7 +138,7 @@ class TorchDesign(ScaledMatrix):
 
     # -- Gram matrices ------------------------------------------------------------------------------------
 
-    @told
+    @explain_shortage
     def gram(self, rows, d, cols):
         if rows is None:
             return self._every_gram(d, cols)
@@ -171,33 +164,30 @@ class TorchDesign(ScaledMatrix):
             total -= X.vector(self.offset)[:, None] * sums
         return (total * X.vector(self.inverse_scale)[:, None]).cpu().numpy()
 
-    @told
+    @explain_shortage
     def gram_and_sums(self, W, d):
-        """``Z_W' diag(d) Z_W``, symmetric to the last bit, and ``Z_W' d``."""
         d = self.X.vector(d)
         gram, sums = d.new_zeros((len(W), len(W))), d.new_zeros(len(W))
         for rows, Z in _Scaled(self, W).blocks():
             weighted = Z * d[rows, None].to(Z)
             sums += weighted.sum(dim=0).to(sums)
             gram += (Z.t() @ weighted).to(gram)
-        return (0.5 * (gram + gram.mT)).cpu().numpy(), sums.cpu().numpy()
+        gram = 0.5 * (gram + gram.mT)  # symmetric to the last bit
+        return gram.cpu().numpy(), sums.cpu().numpy()
 
-    @told
-    def combination_moments(self, W, V, near, d):
-        """For ``C = Z_W V``: sums of ``d c^2``, and ``Z_near' diag(d) C`` with ``near`` positions in W."""
-        V, d, near = self.X.vector(V), self.X.vector(d), self.X.index(near)
-        square, product = d.new_zeros(V.shape[1]), d.new_zeros((len(near), V.shape[1]))
+    @explain_shortage
+    def combination_moments(self, W, V, positions, d):
+        V, d, positions = self.X.vector(V), self.X.vector(d), self.X.index(positions)
+        square, product = d.new_zeros(V.shape[1]), d.new_zeros((len(positions), V.shape[1]))
         for rows, Z in _Scaled(self, W).blocks(V.shape[1]):
             C = Z @ V.to(Z)
             weighted = C * d[rows, None].to(Z)
             square += (weighted * C).sum(dim=0).to(square)
-            product += (Z.index_select(1, near).t() @ weighted).to(product)
+            product += (Z.index_select(1, positions).t() @ weighted).to(product)
         return square.cpu().numpy(), product.cpu().numpy()
 
-    @told
+    @explain_shortage
     def compressed(self, y, d):
-        """A few rows with the same least squares; see :mod:`trimreg.designs.wrappers.compression`. One
-        pass."""
         X, every = self.X, _Scaled(self, np.arange(self.shape[1]))
         weights, target = X.vector(d), X.vector((d * y.T).T)
         gram = weights.new_zeros((self.shape[1], self.shape[1]))
@@ -208,29 +198,26 @@ class TorchDesign(ScaledMatrix):
             moment += (Z.t() @ target[rows].to(Z)).to(moment)
             gram += (Z.t() @ (Z * weights[rows, None].to(Z))).to(gram)
         gram = 0.5 * (gram + gram.mT)
-        return few_rows(gram.cpu().numpy(), moment.cpu().numpy(), y, d, source=self)
+        return compressed_rows(gram.cpu().numpy(), moment.cpu().numpy(), y, d, source=self)
 
-    # -- parts of it --------------------------------------------------------------------------------------
+    # -- parts of X ---------------------------------------------------------------------------------------
 
-    @told
+    @explain_shortage
     def restricted(self, W):
-        """These columns on the device, or on the host if they are few numbers."""
+        """``Z_W``: on the device, or in NumPy's memory if it is small."""
         W = np.asarray(W, dtype=np.intp)
         if self.shape[0] * W.size <= _SMALL:
             return ColumnBlock(self.columns(W))
         part = gathered(self.X.tensor, self.X.index(W))
         if 8 * part.numel() <= _WIDE_BYTES:
             part = part.to(self.X.arithmetic)
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.X, other.shape, other.near = TorchMatrix(part), (self.shape[0], W.size), True
-        other.offset = None if self.offset is None else self.offset[W]
-        other.inverse_scale, other._deviation = self.inverse_scale[W], self._deviation[W]
+        other = self._part(TorchMatrix(part), W)
+        other.near = True
         return other
 
 
 class _Scaled:
-    """Some columns of a design as it means them, block by block, on the device."""
+    """Centered and scaled columns of a design, block by block, on the device."""
 
     def __init__(self, design, W):
         X = self.X = design.X
@@ -246,6 +233,6 @@ class _Scaled:
         return self.scaled(self.X.taken(self.index, rows))
 
     def blocks(self, more=0):
-        """Pairs of a slice of rows and these columns of them; ``more`` columns are made of each block."""
+        """Pairs of a slice of rows and its block; ``more`` columns are computed from each block."""
         width = len(self.index) + more
         return ((rows, self.of(rows)) for rows in (kernels.row_blocks(self.X.tensor, width) if width else ()))

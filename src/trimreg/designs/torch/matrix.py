@@ -1,7 +1,7 @@
-"""Tensors as an estimator is given them: what is accepted, and predictions with it.
+"""Tensors as the X of an estimator: which ones are accepted, and predictions with them.
 
-CuPy and JAX arrays come here by DLPack. Who hands over a tensor has loaded PyTorch: it is looked up, not
-imported.
+CuPy and JAX arrays are converted by DLPack. PyTorch is already imported if X is a tensor, so it is looked up
+in ``sys.modules``.
 """
 
 from __future__ import annotations
@@ -10,21 +10,22 @@ import functools
 import re
 import sys
 import warnings
+from typing import Any
 
 import numpy as np
 
-from ..base import ScaledMatrix
+from ..base import ScaledMatrix, VirtualMatrix
 from ..dense import DenseDesign
 from . import kernels
 
-_FEW = 16  # a product with fewer than one in so many columns gathers them instead of reading all of X
+_FEW = 16  # a product with fewer than 1 in 16 columns gathers them instead of reading all of X
 
 _STORAGE = ("float64", "float32", "bfloat16", "float16")
 _COUNTED = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
 
 
-def told(method):
-    """The method, with a ``MemoryError`` that says what X is where its device has no room left."""
+def explain_shortage(method):
+    """The method, with a ``MemoryError`` that describes X if its device runs out of memory."""
 
     @functools.wraps(method)
     def wrapper(self, *args, **kwargs):
@@ -32,28 +33,27 @@ def told(method):
             return method(self, *args, **kwargs)
         except loaded().OutOfMemoryError as error:
             shortage = _shortage(getattr(self, "X", self), error)
-        # Outside of the handler: the error holds the frames that hold the tensors.
+        # Outside of the handler: the caught error keeps frames alive, and these keep tensors.
         _forget_cache()
         raise MemoryError(shortage)
 
     return wrapper
 
 
-class TorchMatrix:
-    """A tensor that an estimator was given: what it is, predictions with it, and its design.
+class TorchMatrix(VirtualMatrix):
+    """A dense tensor as the X of an estimator.
 
     Parameters
     ----------
-    X : torch.Tensor, or an array of another library that speaks DLPack (CuPy, JAX)
-        Of shape (n, p), dense, on any device. float64, float32, bfloat16 and float16 are used where they lie;
-        integers and booleans are copied to float64 (float32 on a device that has no more), and what has gaps
-        both ways is copied in its own type.
-        Gradients are not followed.
+    X : torch.Tensor of shape (n, p), or an array of another library with DLPack (CuPy, JAX)
+        On any device. float64, float32, bfloat16 and float16 are used in place. Integers and booleans are
+        copied to float64 (to float32 on a device without float64). A view with gaps in both directions is
+        copied. Gradients are ignored.
 
     Attributes
     ----------
     passes : int
-        How often all of X has been read so far.
+        Number of times that all of X was read.
 
     Examples
     --------
@@ -66,7 +66,9 @@ class TorchMatrix:
     array([-0.5, -0.5])
     """
 
-    def __init__(self, X):
+    portable = False  # a device holds it
+
+    def __init__(self, X: Any):
         tensor = _dense_tensor(X)
         self.shape = tuple(tensor.shape)
         self._note = ""
@@ -76,9 +78,9 @@ class TorchMatrix:
         self.tensor = self._settled(tensor)
         self.dtype = np.dtype(float if self.storage == "float64" else np.float32)
 
-    @told
+    @explain_shortage
     def _settled(self, tensor):
-        """The tensor, copied where it has to be."""
+        """The tensor, copied if necessary."""
         if self.storage not in _STORAGE:
             tensor = tensor.to(kernels.arithmetic(tensor))
             self._note, self.storage = f" (a copy of {self.storage})", _name(tensor.dtype)
@@ -86,11 +88,7 @@ class TorchMatrix:
             tensor, self._note = tensor.contiguous(), self._note or " (a copy without gaps)"
         return tensor
 
-    def __repr__(self):
-        return f"<{self.describe()}>"
-
     def describe(self) -> str:
-        """One line for messages."""
         n, p = self.shape
         return f"tensor {n} x {p} {self.storage} on {self.device}{self._note}"
 
@@ -98,21 +96,18 @@ class TorchMatrix:
     def nbytes(self) -> int:
         return self.shape[0] * self.shape[1] * self.tensor.element_size()
 
-    @told
+    @explain_shortage
     def product(self, coef, intercept=0.0) -> np.ndarray:
-        """``X coef + intercept`` in float64; ``coef`` of shape (p,) or (p, k).
-
-        A NaN or an infinity is refused wherever it is, also in a column that has no coefficient.
-        """
+        """``X coef + intercept`` in float64; NaN and inf are refused, also in columns without coefficient."""
         coef = np.asarray(coef, dtype=float)
-        if self._few(_used(coef)):  # else it shows in the product
+        if self._few(_used(coef)):  # otherwise they show in the product
             self.passes += 1
             if not bool(self.tensor.sum(dtype=self.arithmetic).isfinite()):  # or the sum overflowed
-                refuse_no_numbers(self.tensor, self.index(np.arange(self.shape[1])))
+                refuse_nonfinite(self.tensor, self.index(np.arange(self.shape[1])))
         return self.times(coef) + intercept
 
     def times(self, u) -> np.ndarray:
-        """``X u``: of all of X, or of the columns that matter where these are few."""
+        """``X u``, from all of X or only from the columns with a coefficient if these are few."""
         used = _used(u)
         if not self._few(used):
             self.passes += 1
@@ -124,11 +119,11 @@ class TorchMatrix:
         return product
 
     def _few(self, columns) -> bool:
-        """Whether to gather these columns is less work than to go through all."""
+        """Whether gathering these columns is less work than reading all."""
         return columns.size * _FEW < self.shape[1]
 
     def design(self, weights, *, center=False, scale=False) -> ScaledMatrix:
-        """The design over X: on its device; in memory, without a copy, if it lies there as NumPy knows it."""
+        """The design over X, on its device; a NumPy one without a copy if the tensor is on the CPU."""
         if self.tensor.device.type != "cpu" or self.storage not in ("float64", "float32"):
             from .design import TorchDesign
 
@@ -137,28 +132,28 @@ class TorchMatrix:
         with np.errstate(over="ignore", invalid="ignore"):
             finite = np.isfinite(np.sum(X, dtype=float))
         if not finite:
-            refuse_no_numbers(self.tensor, self.index(np.arange(self.shape[1])))
+            refuse_nonfinite(self.tensor, self.index(np.arange(self.shape[1])))
         return DenseDesign(X, weights, center=center, scale=scale)
 
-    # -- what the design is made with ---------------------------------------------------------------------
+    # -- for the design -----------------------------------------------------------------------------------
 
     @property
     def arithmetic(self):
-        """The dtype that products on the device are made in."""
+        """The dtype of products on the device."""
         return kernels.arithmetic(self.tensor)
 
     def vector(self, values):
-        """Numbers of the host as float64 where sums are taken."""
+        """A NumPy array as a float64 tensor on the device where sums are taken."""
         values = np.ascontiguousarray(values, dtype=float)
         if not values.flags.writeable:
-            values = values.copy()  # a tensor over it could write
+            values = values.copy()  # a tensor that shares its memory could write to it
         return loaded().from_numpy(values).to(kernels.home(self.tensor))
 
     def index(self, W):
         return loaded().from_numpy(np.array(W, dtype=np.int64)).to(self.tensor.device)
 
     def taken(self, index, rows=slice(None)):
-        """A copy of some columns, of some rows, as they are computed with."""
+        """A copy of some columns and rows in the dtype of the arithmetic."""
         return gathered(self.tensor, index, rows).to(self.arithmetic)
 
 
@@ -168,23 +163,13 @@ def _used(u):
 
 
 def gathered(X, index, rows=slice(None)):
-    """A copy of some columns of X, of some of its rows, in the order that X is stored in."""
+    """A copy of some columns and rows of X, in its storage order."""
     part = X[rows]
     return part.t().index_select(0, index).t() if kernels.by_columns(X) else part.index_select(1, index)
 
 
-def refuse_no_numbers(X, index) -> None:
-    """A ``ValueError`` with the place of the first NaN or infinity among these columns, if there is one.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.designs.torch.matrix import refuse_no_numbers
-    >>> refuse_no_numbers(torch.tensor([[1.0, float("nan")]]), torch.tensor([1]))
-    Traceback (most recent call last):
-        ...
-    ValueError: X contains NaN at row 0, column 1 (and 0 more NaN or inf); drop or impute missing values
-    """
+def refuse_nonfinite(X, index) -> None:
+    """Raise a ``ValueError`` with the place of the first NaN or inf among these columns, if there is one."""
     count, first = 0, None
     for rows in kernels.row_blocks(X, len(index)):
         part = gathered(X, index, rows)
@@ -201,20 +186,19 @@ def refuse_no_numbers(X, index) -> None:
         )
 
 
-# -- what is given ------------------------------------------------------------------------------------------
+# -- which tensors are accepted ------------------------------------------------------------------------------
 
 
 def _dense_tensor(X):
-    """A tensor without gradients over the user's memory, or an error that says what else to pass."""
+    """The user's data as a tensor without gradients, or an error that says what to pass instead."""
     torch = loaded(X)
     if not isinstance(X, torch.Tensor):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of memory that may not be written: nobody does
+            warnings.simplefilter("ignore")  # about read-only memory: nothing writes to it
             X = torch.from_dlpack(X)
     if X.layout != torch.strided:
         raise TypeError(
-            f"X is a sparse tensor ({_name(X.layout)}); pass X.to_dense(), or a SciPy sparse matrix, which "
-            "is used as it is"
+            f"X is a sparse tensor ({_name(X.layout)}); pass X.to_dense() or a SciPy sparse matrix"
         )
     if X.is_complex():
         raise ValueError("Complex data not supported: X must be real")
@@ -230,10 +214,10 @@ def _dense_tensor(X):
 
 
 def loaded(X=None):
-    """PyTorch, which who has a tensor has loaded."""
+    """The module torch, which is already imported if X is a tensor."""
     if "torch" not in sys.modules:
         raise ImportError(
-            f"X is a {type(X).__module__}.{type(X).__name__}, which is read through PyTorch: install it "
+            f"X is a {type(X).__module__}.{type(X).__name__}, which needs PyTorch: install it "
             "(pip install 'trimreg[torch]') and import torch before the fit, or pass a NumPy array"
         )
     return sys.modules["torch"]
@@ -245,22 +229,22 @@ def _name(thing) -> str:
 
 
 def _shortage(matrix, error) -> str:
-    """What a device without room has to be told to the user."""
+    """The message for a device that is out of memory."""
     asked = re.search(r"Tried to allocate ([\d.]+ ?\w+)", str(error))
-    asked = f"{asked.group(1)} more were needed" if asked else "more was needed"
+    wanted = f"{asked.group(1)} more were needed" if asked else "more was needed"
     n, p = matrix.shape
     free = ""
     if matrix.device.startswith("cuda"):
         left, total = loaded().cuda.mem_get_info(matrix.device)
         free = f", {left / 2**30:.2f} of {total / 2**30:.2f} GiB are free"
     return (
-        f"{matrix.device} has no room left to work with X ({n} x {p} {matrix.storage}): {asked}{free}. Free "
-        "other tensors there, store X in bfloat16, or pass it from the host's memory or from disk"
+        f"{matrix.device} has no memory left to work with X ({n} x {p} {matrix.storage}): {wanted}{free}. "
+        "Free other tensors there, store X in bfloat16, or pass it as a NumPy array or from disk"
     )
 
 
 def _forget_cache() -> None:
-    """Give back what PyTorch holds for later."""
+    """Free the memory that PyTorch caches."""
     torch = loaded()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

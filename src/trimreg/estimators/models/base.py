@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ...designs.convert import is_foreign, to_host
+from ...designs.convert import is_virtual, to_host
 from ...penalties import TrimmedL1
 from ...penalties.norms import partition
 from ...solvers import EFFORTS
@@ -149,8 +149,8 @@ class LinearEstimator(BaseEstimator):
         matrix = check.check_matrix(X)
         check.check_features(self, X, reset=False)
         intercept = np.asarray(self.intercept_, dtype=self.coef_.dtype)
-        if is_foreign(matrix):
-            return check.foreign_product(matrix, self.coef_, intercept)
+        if is_virtual(matrix):
+            return check.virtual_product(matrix, self.coef_, intercept)
         return matrix @ self.coef_.T + intercept
 
     def predict(self, X):

@@ -9,7 +9,7 @@ from numbers import Integral
 import numpy as np
 from sklearn.model_selection import check_cv
 
-from ...designs.convert import adopt, is_far, to_host
+from ...designs.convert import as_virtual, is_far, to_host
 from ...estimators import validation as check
 from ...selection.grid import RULES, choose
 from ...selection.progress import progress
@@ -235,7 +235,7 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
 
     def _search(self, X, y):
         """Set every fitted attribute."""
-        X = adopt(X) if is_far(X) else X
+        X = as_virtual(X) if is_far(X) else X
         data = self._read(X)
         X = check.check_matrix(X)
         task = self._task(data)

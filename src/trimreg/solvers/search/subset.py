@@ -343,7 +343,7 @@ class SubsetSearch:
             return True
         design, d = self._data()
         rounding = 100 * np.finfo(design.dtype).eps
-        unexplained = _unexplained if getattr(design, "near", True) else _unexplained_far
+        unexplained = _unexplained if design.near else _unexplained_far
         for start in range(0, left_out.size, 64):
             if np.max(unexplained(design, d, self.A, left_out[start : start + 64])) > rounding:
                 return False
@@ -352,8 +352,7 @@ class SubsetSearch:
     def _data(self):
         """The design and the sample weights; those behind few rows that stand for many."""
         problem = self.inner.problem
-        design = problem.design
-        return getattr(getattr(design, "inner", design), "source", (design, problem.d))
+        return problem.design.uncompressed(problem.d)
 
     def solution(self):
         """The coefficients and the free set, for the whole design."""

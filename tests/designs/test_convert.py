@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from trimreg.designs import as_design
-from trimreg.designs.convert import adopt, feature_names, is_far, is_foreign, tied, to_host
+from trimreg.designs import VirtualMatrix, as_design
+from trimreg.designs.convert import as_virtual, feature_names, is_far, is_virtual, stays_in_process, to_host
 from trimreg.designs.far.rows import ArrayRows
 
 X = np.arange(12.0).reshape(4, 3) ** 2
 
 
-class Nowhere:
-    """A matrix of our own that only says what a Foreign must."""
+class Nowhere(VirtualMatrix):
+    """A matrix of our own with as little as a virtual matrix may have."""
 
     shape, dtype = (4, 3), np.dtype(float)
 
@@ -39,17 +39,17 @@ def of_module(name, module, **members):
     [X, X.tolist(), sp.csr_array(X), X.astype("f4"), None, "text", [1, 2], 3.0],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_in_memory_is_not_foreign(value):
-    assert adopt(value) is None
+def test_what_is_in_memory_is_not_virtual(value):
+    assert as_virtual(value) is None
     assert not is_far(value)
-    assert not tied(value)
+    assert not stays_in_process(value)
     assert to_host(value) is value
 
 
 def test_a_data_frame_is_in_memory():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=list("abc"))  # it has a product and a describe, but no design
-    assert adopt(frame) is None
+    assert as_virtual(frame) is None
     assert feature_names(frame) is None  # scikit-learn reads these itself
 
 
@@ -57,16 +57,16 @@ def test_a_memory_map_is_an_array(tmp_path):
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     assert isinstance(mapped, np.memmap)
-    assert adopt(mapped) is None
+    assert as_virtual(mapped) is None
 
 
-def test_who_has_the_abilities_is_taken_as_it_is():
+def test_a_virtual_matrix_is_taken_as_it_is():
     for value in (Nowhere(), ArrayRows(X, block_rows=2)):
-        assert is_foreign(value)
+        assert is_virtual(value)
         assert is_far(value)
-        assert adopt(value) is value
-        assert not tied(value)
-    assert not is_foreign(of_module("Half", "user", design=lambda self: 0, product=lambda self: 0))
+        assert as_virtual(value) is value
+        assert not stays_in_process(value)
+    assert not is_virtual(of_module("Half", "user", design=lambda self: 0, product=lambda self: 0))
     assert as_design(Nowhere(), None, center=True) == ("a design", True, False)
 
 
@@ -81,10 +81,10 @@ def test_dask():
     da = pytest.importorskip("dask.array")
     far = da.from_array(X, chunks=2)
     assert is_far(far)
-    assert not is_foreign(far)
-    rows = adopt(far)
+    assert not is_virtual(far)
+    rows = as_virtual(far)
     assert rows.shape == (4, 3)
-    assert tied(rows)
+    assert stays_in_process(rows)
     assert rows.product(np.ones(3)) == pytest.approx(X.sum(axis=1))
     assert np.array_equal(to_host(far[:, 0]), X[:, 0])
     assert isinstance(to_host(far[:, 0]), np.ndarray)
@@ -92,16 +92,16 @@ def test_dask():
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abc")), npartitions=2)
     assert is_far(frame)
     assert feature_names(frame) == ["a", "b", "c"]
-    assert feature_names(adopt(frame)) == ["a", "b", "c"]
+    assert feature_names(as_virtual(frame)) == ["a", "b", "c"]
     assert np.asarray(to_host(frame["b"])) == pytest.approx(X[:, 1])
 
 
 def test_torch():
     torch = pytest.importorskip("torch")
     tensor = torch.tensor(X, requires_grad=True)
-    matrix = adopt(tensor)
+    matrix = as_virtual(tensor)
     assert matrix.shape == (4, 3)
-    assert tied(matrix)
+    assert stays_in_process(matrix)
     assert np.array_equal(to_host(tensor), X)
     assert np.array_equal(to_host(torch.nn.Parameter(tensor.detach())), X)  # a class of another module
     half = torch.tensor([1.5, -2.0], dtype=torch.bfloat16)
@@ -140,7 +140,7 @@ def test_bfloat16_of_numpy_is_float32():
 
 def test_what_speaks_nothing_but_dlpack(exchange):
     assert not is_far(exchange(X))
-    assert adopt(exchange(X)) is None  # NumPy can look at it
+    assert as_virtual(exchange(X)) is None  # NumPy can look at it
     assert np.array_equal(to_host(exchange(X[:, 0].copy())), X[:, 0])
     assert np.shares_memory(to_host(exchange(X)), X)
 

@@ -1,1 +1,0 @@
-"""Designs made of other designs."""
