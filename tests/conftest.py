@@ -1,5 +1,6 @@
-"""For all tests: their order, the reasons for which they may be skipped, and what they share."""
+"""For all tests: which combinations are run, in which order, why a test may be skipped, and fixtures."""
 
+import itertools
 import random
 import re
 import signal
@@ -16,25 +17,56 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--shuffle", type=int, metavar="SEED", help="run files, and tests within, in random order"
-    )
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in random order")
+    parser.addoption("--every-combination", action="store_true", help="full products of parameters")
 
 
 def pytest_collection_modifyitems(config, items):
-    """With ``--shuffle`` files come in random order, and the tests of a file too; its fixtures are kept."""
+    """Thin out products of three or more parameters; with ``--shuffle`` draw a random order.
+
+    Files come in random order, and the tests within a file: so fixtures of a file are still set up once.
+    """
+    if not config.getoption("--every-combination"):
+        functions: dict = {}
+        for item in items:
+            functions.setdefault(getattr(item, "function", item), []).append(item)
+        kept = [item for group in functions.values() for item in pairwise_cover(group)]
+        config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+        items[:] = kept
     seed = config.getoption("--shuffle")
-    if seed is None:
-        return
-    draw = random.Random(seed)
-    files: dict = {}
-    for item in items:
-        files.setdefault(item.location[0], []).append(item)
-    order = sorted(files)
-    draw.shuffle(order)
-    for file in order:
-        draw.shuffle(files[file])
-    items[:] = [item for file in order for item in files[file]]
+    if seed is not None:
+        draw = random.Random(seed)
+        files: dict = {}
+        for item in items:
+            files.setdefault(item.location[0], []).append(item)
+        order = sorted(files)
+        draw.shuffle(order)
+        for file in order:
+            draw.shuffle(files[file])
+        items[:] = [item for file in order for item in files[file]]
+
+
+def pairwise_cover(group: list) -> list:
+    """Of the cases of one test, a few in which every two values of two parameters still meet.
+
+    Most faults need one value or two to show (Kuhn, Wallace and Gallo, 2004, Software fault interactions and
+    implications for software testing), and a full product repeats each pair many times. Cases of fewer than
+    three parameters are returned as they are.
+    """
+    values = [item.callspec.params if hasattr(item, "callspec") else {} for item in group]
+    if min(map(len, values)) < 3:
+        return group
+    # The values of a list of parameters are the same objects in all cases, and need not be hashable.
+    pairs = [
+        set(itertools.combinations(sorted((name, id(value)) for name, value in one.items()), 2))
+        for one in values
+    ]
+    missing, kept = set().union(*pairs), []
+    while missing:
+        best = max(range(len(group)), key=lambda k: len(pairs[k] & missing))
+        missing -= pairs[best]
+        kept.append(best)
+    return [group[k] for k in sorted(kept)]
 
 
 def allowed_reasons() -> list[re.Pattern]:
