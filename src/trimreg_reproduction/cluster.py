@@ -1,4 +1,4 @@
-"""Cells on a Dask cluster whose workers may come and go."""
+"""Runs cells on a Dask cluster whose workers may come and go."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import logging
 import math
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from trimreg.reports.demo import BadInput
+from .spec import BadInput
+from .worker import Outcome, lost, perform
 
-from .outcome import lost, perform
-
-#: How often a cell is sent out before its loss counts as its failure. A scheduler gives a cell up when a few
-#: workers died with it, so one that kills its workers has killed many by then.
+#: How often a cell is sent out before it counts as failed. A scheduler gives up a cell after a few workers
+#: died with it, so a cell that kills its workers has killed many by then.
 ATTEMPTS = 3
-_AHEAD = 4  # cells sent out for every thread of the cluster
+_AHEAD = 4  # cells sent out per thread of the cluster
 _SECONDS_TO_CONNECT = 10
 _SECONDS_FOR_WORKERS = 60
 _SECONDS_BETWEEN_LOOKS = 2.0
@@ -24,25 +24,23 @@ _SECONDS_WITHOUT_WORKERS = 300
 
 
 class WorkersLost(BadInput):
-    """The scheduler or all workers of a cluster ended. What was done is in the store."""
+    """The scheduler or all workers of a cluster have ended. Finished cells are in the store."""
 
 
-def outcomes_of_cluster(tasks, n_jobs=-1, scheduler=None):
-    """What becomes of the tasks of :func:`trimreg_reproduction.runner.run`, as they end, in any order.
+def outcomes_of_cluster(
+    tasks: list, n_jobs: int | None = -1, scheduler: str | None = None
+) -> Iterator[Outcome]:
+    """The outcomes of the tasks of :func:`trimreg_reproduction.runner.run`, as they end, in any order.
 
-    A bounded number of cells is out at any time. What a dead worker had is done again by another.
+    A bounded number of cells is out at any time. The cells of a dead worker are run again by another one.
 
     Parameters
     ----------
     tasks : list of Task
     n_jobs : int
-        Worker processes where there is no scheduler; as joblib counts them.
+        The number of worker processes, as joblib counts them, if there is no scheduler.
     scheduler : str, optional
-        Its address. By default the workers are processes of this machine.
-
-    Yields
-    ------
-    Outcome
+        The address of a scheduler. By default the workers are processes of this machine.
     """
     with _connected(n_jobs, scheduler) as (client, revive):
         yield from _exchange(client, tasks, revive)
@@ -50,11 +48,11 @@ def outcomes_of_cluster(tasks, n_jobs=-1, scheduler=None):
 
 def _exchange(client, tasks, revive):
     waiting = iter(tasks)
-    out = {}  # future -> the task, and how often it was sent
+    out = {}  # future: the task, and how often it was sent
     workers = _Workers(client, revive)
 
     def send(task, attempt):
-        # Not pure: what an earlier run left on the scheduler under the same key must not be taken.
+        # Not pure: a result that an earlier run left on the scheduler under this key must not be used.
         out[client.submit(perform, *task, pure=False)] = task, attempt
 
     try:
@@ -80,7 +78,7 @@ def _exchange(client, tasks, revive):
 
 
 class _Workers:
-    """How many cells may be out, which depends on the workers that are there."""
+    """How many cells may be out, given the workers that are there."""
 
     def __init__(self, client, revive):
         self.client, self.revive = client, revive
@@ -96,14 +94,14 @@ class _Workers:
             self.seen = now
         elif now - self.seen > _SECONDS_WITHOUT_WORKERS:
             raise WorkersLost(
-                f"the cluster has had no workers for {_SECONDS_WITHOUT_WORKERS} seconds; what was done is"
-                " kept. Start workers, and give the same command to go on"
+                f"the cluster has had no workers for {_SECONDS_WITHOUT_WORKERS} seconds. Finished cells are"
+                " stored: start workers, and repeat the command to continue"
             )
         return max(1, _AHEAD * self.threads)
 
 
 def _ended(futures):
-    """Those of the futures that have ended; waits a little for the first."""
+    """The futures that have ended, after a short wait for the first."""
     from concurrent.futures import CancelledError
 
     from distributed import wait
@@ -114,7 +112,7 @@ def _ended(futures):
 
 
 def _result(future):
-    """The outcome, or the exception that kept it from us. Those of the cell itself are in the outcome."""
+    """The outcome, or the exception of the cluster. Exceptions of the cell are in the outcome."""
     from concurrent.futures import CancelledError
 
     try:
@@ -135,8 +133,8 @@ def _worker_was_lost(error):
 def _check_alive(client):
     if client.status != "running":
         raise WorkersLost(
-            "the Dask scheduler is gone; what was done is kept."
-            " Start a scheduler, and give the same command to go on"
+            "the Dask scheduler is gone. Finished cells are stored:"
+            " start a scheduler, and repeat the command to continue"
         )
 
 
@@ -154,11 +152,11 @@ def _connected(n_jobs, scheduler):
         from joblib import effective_n_jobs
 
         count = effective_n_jobs(n_jobs)
-        # Not a word of the loss of workers: it is dealt with here.
+        # No logs about lost workers: they are handled here. No dashboard, which would need a port.
         quiet = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
         with LocalCluster(n_workers=count, **quiet) as cluster, Client(cluster) as client:
-            client.run(_ignore_interrupts)  # Ctrl-C is for this process, which then ends the workers
-            # A worker that dies while it starts is not replaced by Dask, but it is by this.
+            client.run(_ignore_interrupts)  # Ctrl-C goes to this process, which then ends the workers
+            # Dask does not replace a worker that dies while it starts; scale does.
             yield client, lambda: cluster.scale(count)
         return
     try:

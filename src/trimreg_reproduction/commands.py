@@ -1,14 +1,17 @@
-"""``trimreg reproduce`` and ``trimreg report``: the figures of the paper, run and written up."""
+"""The commands ``trimreg reproduce`` and ``trimreg report``."""
 
 from __future__ import annotations
 
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trimreg.cli.common import BadInput, check_choice, exit_codes, one_line, print_table, say
+from trimreg.cli.common import check_outputs, exit_codes, one_line, print_table, say
+
+from .spec import BadInput
 
 STORE = "results.sqlite"
 BACKENDS = ("joblib", "dask")
@@ -19,7 +22,7 @@ def reproduce(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="fig1 to fig4, figS, theory, beyond; of networks fig5, tab1, tab2, tab3, nets; or all.",
+            help="fig1 to fig4, figS, theory, beyond; with networks fig5, tab1, tab2, tab3, nets; or all.",
             metavar="NAME...",
         ),
     ],
@@ -30,12 +33,13 @@ def reproduce(
     scheduler: Annotated[
         str | None,
         typer.Option(
-            help="Address of a Dask scheduler; else Dask's workers are on this machine.", metavar="ADDRESS"
+            help="Address of a Dask scheduler; by default Dask's workers run on this machine.",
+            metavar="ADDRESS",
         ),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(help="Processes on this machine; -1 is one a core. By default -1, or 1 on a GPU."),
+        typer.Option(help="Processes on this machine; -1 is one per core. By default -1, or 1 on a GPU."),
     ] = None,
     device: Annotated[
         str,
@@ -47,8 +51,8 @@ def reproduce(
 ) -> None:
     """Run experiments of the paper, say which of its claims hold, and draw its figures.
 
-    Every result is kept in DIR/results.sqlite as soon as it is there: after an interrupt the same command
-    goes on where it was. Tables go to DIR/NAME.parquet, figures to DIR/NAME.svg.
+    Every result goes to DIR/results.sqlite as soon as it is there: after an interrupt the same command
+    continues. Tables go to DIR/NAME.parquet, figures to DIR/NAME.svg.
 
     \b
     Examples:
@@ -61,49 +65,47 @@ def reproduce(
 
     Exit status: 0 if all went well, 1 if cells failed, 2 for bad input, 130 if interrupted.
     """
-    from trimreg.reports.demo import BadInput as Refused
-
-    with exit_codes(Refused):
+    with exit_codes(BadInput):
         if quick == full:
             raise BadInput("say either --quick, to test the pipeline, or --full, for the size of the paper")
-        check_choice("--backend", backend, BACKENDS)
+        if backend not in BACKENDS:
+            raise BadInput(f"--backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
         if scheduler is not None and backend != "dask":
             raise BadInput("--scheduler is for --backend dask; add that or drop --scheduler")
         if jobs == 0:
-            raise BadInput("--jobs must be a number of processes, or -1 for one a core; got 0")
-        _check_packages()
+            raise BadInput("--jobs must be a number of processes, or -1 for one per core; got 0")
+        _check_packages("experiments", "pandas", "pyarrow", "matplotlib")
         from .registry import expand_names, get_experiment, needs_torch
 
         names = expand_names(names)
         experiments = [get_experiment(name) for name in names]
-        jobs = _place(device, jobs, any(map(needs_torch, names)))
-        batches = _batch_device(device, backend, experiments, any(map(needs_torch, names)))
+        networks = any(map(needs_torch, names))
+        jobs = _place(device, jobs, networks)
+        batches = _batch_device(device, backend, experiments, networks)
         failed = _run(experiments, "quick" if quick else "full", out, backend, scheduler, jobs, batches)
     if failed:
         say(
-            f"{failed} cells failed; the same command runs them again, trimreg report shows the rest",
+            f"{failed} cells failed; the same command runs them again, trimreg report shows the others",
             err=True,
         )
         raise typer.Exit(1)
 
 
 def _place(device, jobs, networks):
-    """Tell the experiments of networks where to train; the number of processes."""
+    """Set the device on which networks train; returns the number of processes."""
     import os
 
     if not networks:
         return -1 if jobs is None else jobs
-    from .networks.device import VARIABLE
-    from .networks.device import device as find_device
+    from .networks.device import VARIABLE, find_device
 
     found = find_device() if device == "auto" else find_device(device, "--device")
     os.environ[VARIABLE] = str(found)  # the processes of a run inherit it
-    on_gpu = found.type != "cpu"
-    return (1 if on_gpu else -1) if jobs is None else jobs
+    return (-1 if found.type == "cpu" else 1) if jobs is None else jobs
 
 
 def _batch_device(device, backend, experiments, networks):
-    """Where cells are run in batches: a device that is named and no CPU, whose compiled loops are faster."""
+    """The device for batches, if the user names one; compiled loops are faster on a CPU."""
     if device == "auto":
         return None
     can = any(one.together is not None for one in experiments)
@@ -112,10 +114,9 @@ def _batch_device(device, backend, experiments, networks):
             "--device is for networks (fig5, tab1, tab2, tab3, nets) and for batches of Algorithm 1 (fig2, "
             "fig3); name one of them or drop it"
         )
-    try:
-        from .networks.device import device as find_device
-    except ImportError:
-        raise BadInput("--device needs PyTorch: pip install 'trimreg[networks]'") from None
+    _check_packages("networks", "torch", what="--device")
+    from .networks.device import find_device
+
     found = find_device(device, "--device")
     if not can or found.type == "cpu":
         return None
@@ -126,17 +127,16 @@ def _batch_device(device, backend, experiments, networks):
     return str(found)
 
 
-def _check_packages():
-    for package, extra in (("pandas", "experiments"), ("pyarrow", "experiments"), ("matplotlib", "plot")):
-        try:
-            __import__(package)
-        except ImportError:
-            raise BadInput(f"experiments need {package}: pip install 'trimreg[{extra}]'") from None
+def _check_packages(extra, *packages, what="this command"):
+    for package in packages:
+        if find_spec(package) is None:
+            raise BadInput(f"{what} needs {package}: pip install 'trimreg[{extra}]'")
 
 
 def _run(experiments, size, out, backend, scheduler, jobs, device=None):
     """Run, judge, draw and export; returns the number of cells that failed."""
     from . import runner
+    from .report import duration
     from .store import Store
 
     try:
@@ -148,20 +148,16 @@ def _run(experiments, size, out, backend, scheduler, jobs, device=None):
     with Store(out / STORE) as store:
         try:
             summary = runner.run(
-                experiments,
-                size,
-                store,
-                backend=backend,
-                n_jobs=jobs,
-                scheduler=scheduler,
-                device=device,
+                experiments, size, store, backend=backend, n_jobs=jobs, scheduler=scheduler, device=device,
                 verbose=1,
-            )
+            )  # fmt: skip
         except KeyboardInterrupt as stop:
-            say(_kept(stop, store.path), err=True)
+            found = getattr(stop, "summary", None)
+            how_many = "" if found is None else f"{found.done + found.skipped} cells are done and "
+            say(f"interrupted; {how_many}stored in {store.path}; the same command continues", err=True)
             raise typer.Exit(130) from None
         say(
-            f"{summary.done} cells run in {_duration(summary.seconds)}, {summary.skipped} were there, "
+            f"{summary.done} cells run in {duration(summary.seconds)}, {summary.skipped} had results, "
             f"{summary.failed} failed"
         )
         _print_failures(store, experiments)
@@ -174,17 +170,6 @@ def _run(experiments, size, out, backend, scheduler, jobs, device=None):
     return summary.failed
 
 
-def _kept(stop, path):
-    found = getattr(stop, "summary", None)
-    how_many = "" if found is None else f"{found.done + found.skipped} cells are done and "
-    return f"interrupted; {how_many}kept in {path}; the same command goes on from there"
-
-
-def _duration(seconds):
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
-
-
 def _print_failures(store, experiments, most=3):
     for one in experiments:
         for cell, error in list(store.failed(one.name).items())[:most]:
@@ -193,7 +178,7 @@ def _print_failures(store, experiments, most=3):
 
 
 def _judged(experiment, frame):
-    """``(frame, verdict, problem)``: a run that was cut short may have too little to judge."""
+    """``(frame, verdict, problem)``; an interrupted run may have too few rows to judge."""
     if frame.empty:
         return frame, None, "no results"
     try:
@@ -215,11 +200,9 @@ def _write(found, store, size, out):
             figure = experiment.figure(frame.copy())
             buffer = io.BytesIO()
             figure.savefig(buffer, format="svg", metadata={"Date": None})
-        except Exception as error:  # a run that was cut short may have too little to draw
-            say(
-                f"warning: no figure of {experiment.name} ({type(error).__name__}: {one_line(error)})",
-                err=True,
-            )
+        except Exception as error:  # an interrupted run may have too few rows to draw
+            reason = f"{type(error).__name__}: {one_line(error)}"
+            say(f"warning: no figure of {experiment.name} ({reason})", err=True)
             continue
         files.append(write_atomically(out / f"{experiment.name}.svg", buffer.getvalue()))
     there = [experiment.name for experiment, frame, _, _ in found if not frame.empty]
@@ -228,28 +211,25 @@ def _write(found, store, size, out):
 
 def _print_verdicts(found, size):
     rows = [[one.name, verdict.kind if verdict else "-", one.title] for one, _, verdict, _ in found]
-    print_table(
-        f"Claims of the paper, at size {size}",
-        [("name", "left"), ("verdict", "left"), ("experiment", "left")],
-        rows,
-    )
+    columns = [("name", "left"), ("verdict", "left"), ("experiment", "left")]
+    print_table(f"Claims of the paper, at size {size}", columns, rows)
     for experiment, _, verdict, problem in found:
         text = f"{experiment.name}: {one_line(verdict.measured) if verdict else problem}"
         say(textwrap.fill(text, width=100, subsequent_indent="  "))
     if size == "quick":
-        say("A quick run tests the pipeline; its verdicts are no evidence. Use --full for these.")
+        say("A quick run tests the pipeline; its verdicts are no evidence. Use --full for evidence.")
 
 
 def report(
     out: OutFolder = Path("results"),
     page: Annotated[
-        Path | None, typer.Option(help="The page to write; DIR/report.html if not given.", metavar="FILE")
+        Path | None, typer.Option(help="The page to write; by default DIR/report.html.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Write the page of all experiments that were run: figures, claims, what was measured, verdicts.
+    """Write the page of all experiments that were run: figures, claims, measurements, verdicts.
 
-    One file that needs no network. It reads DIR/results.sqlite, which trimreg reproduce writes, or where that
-    is not there the tables DIR/NAME.parquet.
+    The page is one file that needs no network. It is made from DIR/results.sqlite, which trimreg reproduce
+    writes, or without that file from the tables DIR/NAME.parquet.
 
     \b
     Examples:
@@ -258,15 +238,9 @@ def report(
 
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
-    from trimreg.reports.demo import BadInput as Refused
-
-    with exit_codes(Refused):
-        from trimreg.cli.common import check_outputs
-        from trimreg.cli.options import check_report
-
-        check_report()
-        _check_packages()
-        from .files import Exported
+    with exit_codes(BadInput):
+        _check_packages("experiments", "pandas", "pyarrow", "matplotlib", "jinja2", "plotly")
+        from .exported import Exported
         from .report import write_report
         from .store import Store
 

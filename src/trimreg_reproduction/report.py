@@ -1,29 +1,25 @@
-"""The report of experiments: one page with each claim of the paper, what was measured, and the verdict.
-
-The page of one fitted model is :func:`write_model_report`, of :mod:`.modelreport`.
-"""
+"""The report of experiments: one page with each claim of the paper, what was measured, and the verdict."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from trimreg.reports import pages
-from trimreg.reports.charts import chart_json
-from trimreg.reports.model import write_model_report
+from trimreg.reports import chart_json, svg_image, table, write_page
 
-from .spec import Experiment, Verdict
-
-__all__ = ["write_model_report", "write_report"]
+from . import registry
+from .spec import SIZES, BadInput, Experiment, Verdict
+from .store import ORIGIN, Counts
 
 TITLE = "M-estimation with the trimmed l1 penalty: the paper, reproduced"
-_ORIGIN = ("cell", "cell_seconds", "cell_version", "cell_finished")
 _BADGES = {"reproduced": "reproduced", "partly": "partly reproduced", "not": "not reproduced"}
 
 
 @dataclass
 class Findings:
-    """What one experiment has to show; a part that could not be made is None, and ``problems`` says why."""
+    """The verdict, figure and charts of an experiment; ``problems`` says why one of them is missing."""
 
     verdict: Verdict | None = None
     picture: str | None = None
@@ -31,18 +27,25 @@ class Findings:
     problems: list[str] = field(default_factory=list)
 
 
-def write_report(store, out, experiments=None, *, size: str | None = None, title: str = TITLE) -> Path:
-    """Write the page of all experiments, or of some; those without results are said to be missing.
+def write_report(
+    store: Any,
+    out: str | Path,
+    experiments: Iterable[str | Experiment] | None = None,
+    *,
+    size: str | None = None,
+    title: str = TITLE,
+) -> Path:
+    """Write the page of all experiments, or of some of them; it also names those without results.
 
     Parameters
     ----------
     store : Store or Exported
     out : path-like
-        The page; written in one step.
+        The page, which is written atomically.
     experiments : sequence of str or Experiment, optional
-        Names of the registry, or experiments themselves; all by default.
+        Names of the registry, or experiments; by default all.
     size : {"quick", "full"}, optional
-        Whose results; by default the size that each experiment was last run at.
+        By default, for each experiment, the size that was asked for last.
     title : str
 
     Returns
@@ -60,100 +63,80 @@ def write_report(store, out, experiments=None, *, size: str | None = None, title
     '<!DOCTYPE html>'
     """
     charts: list[dict] = []
-    sections = [section(store, one, size, charts) for one in _experiments(experiments)]
-    return pages.write_page(out, "report.html", title=title, charts=charts, sections=sections)
+    chosen = registry.expand_names(["all"]) if experiments is None else experiments
+    found = [registry.get_experiment(one) if isinstance(one, str) else one for one in chosen]
+    sections = [section(store, one, size, charts) for one in found]
+    return write_page(out, "report.html", title=title, charts=charts, sections=sections)
 
 
-def section(store, experiment: Experiment, size: str | None, charts: list[dict]) -> dict:
-    """What the template shows of one experiment; its charts are appended to ``charts``."""
+def section(store: Any, experiment: Experiment, size: str | None, charts: list[dict]) -> dict:
+    """The section of one experiment for the template; its charts are appended to ``charts``."""
     size = store.size(experiment.name) if size is None else size
-    begun = size is not None and size in _sizes(store, experiment.name)
-    frame = store.frame(experiment.name, size, provenance=True) if begun else None
+    counts = _counts(store, experiment.name, size)
+    frame = None if counts is None else store.frame(experiment.name, size, provenance=True)
     shown = {
         "name": experiment.name,
         "title": experiment.title,
         "claim": experiment.claim,
         "command": f"trimreg reproduce {experiment.name} --{size or 'full'}",
         "is_missing": frame is None or frame.empty,
-        "cells": "",
-        "facts": {},
+        "cells": "" if counts is None else f"{size}, {counts.done:,} of {counts.planned:,}",
+        "facts": {} if counts is None else _facts(counts, size, frame),
     }
-    if begun:
-        counts = store.counts(experiment.name, size)
-        shown["cells"] = f"{size}, {counts.done:,} of {counts.planned:,}"
-        shown["facts"] = _facts(counts, size, frame)
     if shown["is_missing"]:
-        return shown | {"badge": "missing", "verdict": "not run" if not begun else "no results"}
-    found = findings(experiment, frame.drop(columns=list(_ORIGIN)))
+        return shown | {"badge": "missing", "verdict": "not run" if counts is None else "no results"}
+    found = findings(experiment, frame.drop(columns=list(ORIGIN)))
     if counts.done < counts.planned:
         found.problems.insert(0, _incomplete(counts))
     if size == "quick":
-        found.problems.insert(
-            0, "A quick run: it tests the pipeline with few replicates, and is no evidence."
-        )
+        found.problems.insert(0, "A quick run has few replicates: it tests the pipeline and is no evidence.")
     places = range(len(charts), len(charts) + len(found.charts))
     charts += found.charts
     kind = found.verdict.kind if found.verdict else "missing"
-    label = _BADGES.get(kind, "not judged") + (", quick run" if size == "quick" else "")
     rows = found.verdict.table if found.verdict else []
     return shown | {
         "badge": kind,
-        "verdict": label,
+        "verdict": _BADGES.get(kind, "not judged") + (", quick run" if size == "quick" else ""),
         "measured": found.verdict.measured if found.verdict else "",
-        "table": pages.table(rows, f"Figures behind {experiment.title}") if rows else None,
+        "table": table(rows, f"Figures behind {experiment.title}") if rows else None,
         "picture": found.picture,
         "charts": list(places),
         "problems": found.problems,
     }
 
 
-def findings(experiment: Experiment, frame) -> Findings:
-    """Verdict, picture and charts of a frame of results.
+def findings(experiment: Experiment, frame: Any) -> Findings:
+    """The verdict, figure and charts of a frame of results.
 
-    A run that was cut short may lack what one of them needs. Then the others are shown all the same, and the
-    page says what is not there.
+    An interrupted run may have too few rows for one of them. Then the page shows the others, and says which
+    one is missing.
     """
     found = Findings()
-    found.verdict = _attempt(found, "The verdict", experiment.judge, frame)
-    found.picture = _attempt(
-        found, "The figure", lambda all_: pages.svg_image(experiment.figure(all_)), frame
-    )
-    drawn = _attempt(
-        found, "The charts", lambda all_: [chart_json(one) for one in experiment.charts(all_)], frame
-    )
+
+    def attempt(what: str, make: Callable[[Any], Any]) -> Any:
+        try:
+            return make(frame.copy())
+        except Exception as error:
+            found.problems.append(
+                f"{what} could not be made from these results ({type(error).__name__}: {error})."
+            )
+            return None
+
+    found.verdict = attempt("The verdict", experiment.judge)
+    found.picture = attempt("The figure", lambda rows: svg_image(experiment.figure(rows)))
+    drawn = attempt("The charts", lambda rows: [chart_json(one) for one in experiment.charts(rows)])
     found.charts = drawn or []
     return found
 
 
-def _attempt(found, what, make, frame):
-    try:
-        return make(frame.copy())
-    except Exception as error:
-        found.problems.append(f"{what} could not be made of these results ({type(error).__name__}: {error}).")
+def _counts(store, name, size) -> Counts | None:
+    """The counts of cells, or None if the experiment was not started at that size."""
+    if size not in SIZES:
         return None
-
-
-def _experiments(chosen):
-    from .registry import expand_names, get_experiment
-
-    chosen = expand_names(["all"]) if chosen is None else chosen
-    return [get_experiment(one) if isinstance(one, str) else one for one in chosen]
-
-
-def _sizes(store, name):
-    """The sizes at which an experiment was begun."""
-    from trimreg.reports.demo import BadInput
-
-    from .spec import SIZES
-
-    begun = []
-    for size in SIZES:
-        try:
-            store.counts(name, size)
-        except BadInput:
-            continue
-        begun.append(size)
-    return begun
+    try:
+        return store.counts(name, size)
+    except BadInput:
+        return None
 
 
 def _facts(counts, size, frame):
@@ -172,11 +155,11 @@ def _facts(counts, size, frame):
 def _incomplete(counts):
     parts = [f"{counts.failed:,} failed"] if counts.failed else []
     parts += [f"{counts.missing:,} not run"] if counts.missing else []
-    return f"Not all cells are there: {' and '.join(parts)} of {counts.planned:,}. The same command goes on."
+    return f"Of {counts.planned:,} cells {' and '.join(parts)}. The same command runs the rest."
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that suits it.
+    """A time in suitable units.
 
     Examples
     --------

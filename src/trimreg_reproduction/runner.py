@@ -1,8 +1,8 @@
-"""Cells are run in many processes, on this machine or on a cluster; this process alone writes the store.
+"""Runs the cells of experiments in many processes, here or on a cluster; this process alone writes the store.
 
-Cells that have results are skipped, so the same command goes on where another one ended, however it ended;
-cells that failed or had to do without a peer that was not installed are tried again.
-Neither the order of cells nor where they run changes a row: a row depends on its cell alone.
+Cells with results are skipped, so the same command resumes a run that ended in any way. Cells that failed, or
+that lacked a peer which was not installed, are tried again. A row depends on its cell alone, and not on the
+order of cells or on the machine.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from trimreg.reports.demo import BadInput
 from trimreg.selection.progress import progress
 
 from .cluster import outcomes_of_cluster
-from .outcome import Outcome, encode_parameters, lost, perform_together
 from .registry import expand_names, get_experiment
-from .spec import SIZES, Cell, Experiment, Together
+from .spec import SIZES, BadInput, Cell, Experiment, Together
 from .store import Store
+from .worker import Outcome, encode_parameters, lost, perform_together
 
 BACKENDS = ("joblib", "dask")
 _SECONDS_BETWEEN_LINES = 10.0
-_POOLS_IN_VAIN = 2
+_USELESS_EXECUTORS = 2
 
 
 @dataclass(frozen=True)
 class Summary:
-    """How a run went: cells done and failed in it, cells skipped because they were done, seconds."""
+    """Cells done and failed in a run, cells skipped because they had results, and seconds."""
 
     done: int
     failed: int
@@ -43,10 +42,10 @@ class Summary:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C in a run. What was done is in the store; ``summary`` says how much that was in this run."""
+    """Ctrl-C in a run. Finished cells are in the store; ``summary`` counts them."""
 
     def __init__(self, summary: Summary):
-        super().__init__(f"{summary.done + summary.skipped} cells are done and kept")
+        super().__init__(f"{summary.done + summary.skipped} cells are done and stored")
         self.summary = summary
 
 
@@ -71,30 +70,29 @@ def run(
     retry_failed: bool = True,
     verbose: int = 0,
 ) -> Summary:
-    """Run the cells of experiments that are not done yet, and store what they give.
+    """Run the cells of experiments that have no results yet, and store their rows.
 
     Parameters
     ----------
     experiments : list of Experiment or of names
-        "all" is the name of all.
+        The name "all" stands for all of them.
     size : {"quick", "full"}
     store : Store
     backend : {"joblib", "dask"}
     n_jobs : int
-        Processes on this machine; as joblib counts them, so -1 is one for every core.
+        Processes on this machine, as joblib counts them: -1 is one per core.
     scheduler : str, optional
-        Address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``. By default Dask's workers are processes
-        of this machine. Workers with one thread each are best: ``dask worker ADDRESS --nthreads 1``.
+        The address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``. By default Dask's workers are
+        processes of this machine. Use workers with one thread: ``dask worker ADDRESS --nthreads 1``.
     device : str, optional
-        A device of PyTorch, such as "cuda": experiments that can do so run their cells there in batches. Only
-        with the backend joblib.
+        A device of PyTorch, such as "cuda", on which some experiments can run their cells in batches; with
+        the backend joblib only.
     on_progress : function of two counts, optional
-        Called with the cells ended so far in this run and the cells that it has, at the start and after
-        each.
+        Called at the start and after each cell, with the number of cells that ended and that of all cells.
     retry_failed : bool
         Whether cells that failed in an earlier run are run again.
     verbose : int
-        1 shows a bar with the time left on a terminal, and lines elsewhere.
+        1 shows a bar with the remaining time on a terminal, and lines elsewhere.
 
     Returns
     -------
@@ -103,11 +101,11 @@ def run(
     Raises
     ------
     Interrupted
-        A KeyboardInterrupt that knows what was done.
+        A KeyboardInterrupt that counts the finished cells.
     BadInput
-        If an argument is of no use.
+        If an argument cannot be used.
     WorkersLost
-        A BadInput: if the scheduler or all workers of a cluster are gone.
+        A BadInput: the scheduler or all workers of a cluster have ended.
 
     Examples
     --------
@@ -155,17 +153,19 @@ def run(
     return Summary(done, failed, skipped, time.perf_counter() - start)
 
 
-def plan(experiment: Experiment, size: str, store: Store, retry_failed=True) -> tuple[list[Task], int]:
-    """The tasks that are left of an experiment, and how many cells need not be run; the store notes the plan.
+def plan(
+    experiment: Experiment, size: str, store: Store, retry_failed: bool = True
+) -> tuple[list[Task], int]:
+    """The remaining tasks of an experiment, and the number of cells to skip; the store records the plan.
 
-    Tasks are in the order of their seeds, which is as good as random: cells that take long are spread over
-    the run, so the time left can be told, and what an interrupted run leaves is a fair sample.
+    Tasks are in the order of their seeds, which is as good as random: slow cells are spread over the run, so
+    the remaining time can be estimated, and an interrupted run leaves a fair sample.
     """
     cells = list(experiment.cells(size))
     names = [cell.name for cell in cells]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{experiment.name} has two cells of one name: {twice}")
+        raise ValueError(f"{experiment.name} has two cells with the name {twice}")
     for cell in cells:
         encode_parameters(cell)  # fails here rather than in a worker
     store.plan(experiment.name, size, names)
@@ -183,24 +183,24 @@ def _check(size, backend, scheduler, device):
     if backend not in BACKENDS:
         raise BadInput(f"backend must be one of {BACKENDS}; got {backend!r}")
     if scheduler is not None and backend != "dask":
-        raise BadInput("a scheduler is Dask's; ask for the backend dask, or leave the scheduler out")
+        raise BadInput("scheduler needs backend='dask'; use that backend or leave the scheduler out")
     if device is not None and backend != "joblib":
-        raise BadInput("a device is used by processes of this machine; ask for the backend joblib")
+        raise BadInput("device needs backend='joblib', whose processes are on this machine; use that backend")
 
 
 def _resolve(experiments):
-    """Experiments, of which some may be given by name."""
+    """The experiments; some may be given by name."""
     found: dict[str, Experiment] = {}
-    for entry in [experiments] if isinstance(experiments, (str, Experiment)) else experiments:
-        if isinstance(entry, Experiment):
-            found[entry.name] = entry
+    for one in [experiments] if isinstance(experiments, (str, Experiment)) else experiments:
+        if isinstance(one, Experiment):
+            found[one.name] = one
         else:
-            found.update((name, get_experiment(name)) for name in expand_names([entry]))
+            found.update((name, get_experiment(name)) for name in expand_names([one]))
     return list(found.values())
 
 
 def in_groups(tasks: list[Task], together: dict[str, Together]) -> Iterator[tuple]:
-    """``(tasks, function)`` to be run as one: those that can be by a function of their cells, else alone.
+    """Pairs ``(tasks, function)``: batches with the function of their cells, or one task and None.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def in_groups(tasks: list[Task], together: dict[str, Together]) -> Iterator[tupl
 
 
 def _outcomes(tasks, backend, n_jobs, scheduler, together) -> Iterator[Outcome]:
-    """What becomes of the tasks, as they end, in any order."""
+    """The outcomes of the tasks, as they end, in any order."""
     if not tasks:
         return
     if backend == "dask":
@@ -237,11 +237,13 @@ def _outcomes(tasks, backend, n_jobs, scheduler, together) -> Iterator[Outcome]:
 
 
 def _by_joblib(tasks, n_jobs, together):
-    """By processes of this machine. A process that dies takes its pool with it, so there is a new pool for
-    the cells that are left, in another order: which of them ended the process is not known. When several
-    pools got nothing done, each cell that is left has a pool to itself, and those that end it have failed.
+    """The outcomes by processes of this machine.
 
-    joblib itself sends short cells in batches, of a fraction of a second to two.
+    A process that dies takes the others with it, and which cell killed it is not known. So new processes run
+    the remaining cells in another order. After several attempts without progress, each remaining cell gets
+    processes of its own, and has failed if these die.
+
+    joblib itself sends short cells in batches of up to two seconds.
     """
     from joblib import effective_n_jobs
 
@@ -251,21 +253,21 @@ def _by_joblib(tasks, n_jobs, together):
         return
     left = {(task.experiment, task.cell.name): task for task in tasks}
     order = random.Random(0)
-    pools_in_vain = 0
-    while left and pools_in_vain < _POOLS_IN_VAIN:
+    useless = 0
+    while left and useless < _USELESS_EXECUTORS:
         before = len(left)
         try:
-            for outcome in _by_one_pool(in_groups(list(left.values()), together), n_jobs):
+            for outcome in _by_processes(in_groups(list(left.values()), together), n_jobs):
                 del left[outcome.experiment, outcome.cell]
                 yield outcome
         except BrokenProcessPool:
-            pools_in_vain = pools_in_vain + 1 if len(left) == before else 0
+            useless = useless + 1 if len(left) == before else 0
             left = dict(order.sample(list(left.items()), len(left)))
     for task in left.values():
         try:
-            yield from _by_one_pool([([task], None)], n_jobs)
+            yield from _by_processes([([task], None)], n_jobs)
         except BrokenProcessPool as error:
-            yield lost(task, f"the process that ran the cell died, perhaps for want of memory: {error}")
+            yield lost(task, f"the process that ran the cell died, perhaps for lack of memory: {error}")
 
 
 def _in_turn(groups):
@@ -276,19 +278,19 @@ def _in_turn(groups):
             yield from perform_together(*group)
 
 
-def _by_one_pool(groups, n_jobs):
+def _by_processes(groups, n_jobs):
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config("loky", inner_max_num_threads=1, initializer=_die_with, initargs=(os.getpid(),)):
-        pool = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="3*n_jobs")
-        outcomes = pool(delayed(perform_together)(*group) for group in groups)
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="3*n_jobs")
+        outcomes = parallel(delayed(perform_together)(*group) for group in groups)
     with closing(outcomes):
         for together in outcomes:
             yield from together
 
 
 def _die_with(parent):
-    """End this worker when its parent is gone, killed perhaps; else it would be about for minutes."""
+    """End this worker soon after its parent was killed; otherwise it would stay for minutes."""
 
     def watch():
         while os.getppid() == parent:

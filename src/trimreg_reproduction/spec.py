@@ -1,8 +1,8 @@
-"""What an experiment is: cells, a function from a cell to rows, pictures, and a verdict.
+"""The parts of an experiment: cells, a function from a cell to rows, charts, a figure and a verdict.
 
-A cell is one unit of work with a name that says all there is to know of it, such as
-``fig2/design=incoherent,p=128,k=8,n=50,replicate=3``. Its seed is a hash of that name, so that a result does
-not depend on the order in which cells run, on where they run, or on which others there are.
+A cell is one unit of work. Its name contains all of its parameters, such as
+``fig2/design=incoherent,p=128,k=8,n=50,replicate=3``, and its seed is a hash of the name. So a result does
+not depend on the order in which cells run, on the machine, or on the other cells.
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ from typing import Any
 
 import numpy as np
 
+from trimreg.reports import Chart
+
+__all__ = ["SIZES", "VERDICTS", "BadInput", "Cell", "Chart", "Experiment", "Together", "Verdict"]
+
 SIZES = ("quick", "full")
 VERDICTS = ("reproduced", "partly", "not")
 
 
+class BadInput(ValueError):
+    """An argument, a file or a device that cannot be used; the message says what to change."""
+
+
 @dataclass(frozen=True)
 class Cell:
-    """One unit of work: the name of its experiment, and parameters in order.
+    """One unit of work: the name of its experiment, and its parameters in order.
 
     Examples
     --------
@@ -36,40 +44,41 @@ class Cell:
     parameters: tuple[tuple[str, Any], ...]
 
     @classmethod
-    def of(cls, experiment: str, **parameters) -> Cell:
+    def of(cls, experiment: str, **parameters: Any) -> Cell:
         return cls(experiment, tuple(parameters.items()))
 
-    def __getitem__(self, key: str):
+    def __getitem__(self, key: str) -> Any:
         return dict(self.parameters)[key]
 
     @property
     def name(self) -> str:
-        return f"{self.experiment}/{self._text()}"
+        return self._name()
 
-    def _text(self, without=()):
-        return ",".join(f"{key}={value}" for key, value in self.parameters if key not in without)
+    def _name(self, without=()):
+        parts = (f"{key}={value}" for key, value in self.parameters if key not in without)
+        return f"{self.experiment}/{','.join(parts)}"
 
     def seed(self, *without: str) -> int:
-        """The seed: a hash of the name. Cells that differ in the parameters ``without`` alone share it."""
-        digest = hashlib.sha256(f"{self.experiment}/{self._text(without)}".encode()).digest()
+        """The seed: a hash of the name. Cells that differ only in the parameters ``without`` share it."""
+        digest = hashlib.sha256(self._name(without).encode()).digest()
         return int.from_bytes(digest[:8], "big") >> 1
 
     def rng(self, *without: str) -> np.random.Generator:
-        """A generator from :meth:`seed`."""
+        """A random generator that starts from :meth:`seed`."""
         return np.random.default_rng(self.seed(*without))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim of the paper was met.
+    """Whether a claim of the paper holds in our results.
 
     Attributes
     ----------
     kind : {"reproduced", "partly", "not"}
     measured : str
-        What was measured, with intervals, in a few sentences.
+        The measurements behind the verdict, with intervals, in a few sentences.
     table : list of dict
-        The figures behind it, a row each.
+        The same numbers as rows of a table.
     """
 
     kind: str
@@ -82,39 +91,17 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A chart for the report: plain data, drawn there by a library.
-
-    Attributes
-    ----------
-    title, x, y : str
-        Title, and labels of the axes.
-    lines : list of dict
-        ``name``, ``x``, ``y`` and, where there are intervals, ``low`` and ``high``: lists of equal length.
-    log_x, log_y : bool
-        Whether an axis starts out logarithmic; a reader can switch it.
-    """
-
-    title: str
-    x: str
-    y: str
-    lines: list[dict]
-    log_x: bool = False
-    log_y: bool = False
-
-
-@dataclass(frozen=True)
 class Together:
-    """How cells of an experiment are run together on a device, which is faster with many problems at once.
+    """How cells are run in batches on a device.
 
     Attributes
     ----------
     key : function of a cell to a string, or None
-        Cells of one key may be run together; None for a cell that has nothing to gain from a device.
-    run : function of a list of cells, and of the name of a device, to a list with the rows of each
-        A module-level function. Its rows are those of the experiment's ``run``, but for rounding.
+        Cells with the same key may share a batch; None for a cell that gains nothing from the device.
+    run : function of a list of cells and the name of a device to a list with the rows of each cell
+        A module-level function. Its rows equal those of the experiment's ``run`` up to rounding.
     size : int
-        Cells at a time.
+        The number of cells in a batch.
     """
 
     key: Callable[[Cell], str | None]
@@ -124,24 +111,24 @@ class Together:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment of the paper, or beyond it.
+    """An experiment of the paper, or one that goes beyond it.
 
     Attributes
     ----------
     name, title : str
     claim : str
-        What the paper says, in our words.
+        The claim of the paper, in our words.
     cells : function of a size ("quick" or "full") to a list of cells
     run : function of a cell to a list of rows
-        A module-level function, for it is sent to other processes. A row is a dict of numbers, strings,
-        bools, None, or lists of numbers. It depends on nothing but the cell.
+        A module-level function, because it is sent to other processes. A row is a dict of numbers, strings,
+        bools, None, or lists of numbers, and depends on the cell alone.
     charts : function of a data frame of all rows to a list of charts
-        The frame has the parameters of the cell and the entries of the row as columns.
+        The columns of the frame are the parameters of the cell and the entries of the row.
     figure : function of such a frame to a matplotlib figure
-        The picture as the paper draws it.
+        The figure as the paper draws it; :mod:`.pictures` draws charts with matplotlib.
     judge : function of such a frame to a verdict
     together : Together, optional
-        How cells are run where a device is asked for.
+        How cells run in batches if the user names a device.
     """
 
     name: str

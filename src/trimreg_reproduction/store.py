@@ -1,12 +1,11 @@
 """The results of experiments in one SQLite file.
 
-A finished cell is one line of the table ``cells``, written in one transaction, so that a run that is killed
-leaves whole cells or none. The key is the name of the cell, which says all there is to know of it: a cell of
-the quick size with the same name as one of the full size is not run twice. Which cells a size consists of is
-in the table ``plans``.
+A finished cell is one row of the table ``cells``, written in one transaction, so a killed run leaves no
+partial cell. The key is the name of the cell, which contains all of its parameters: a cell that occurs in
+both sizes is run once. The table ``plans`` lists the cells of each size.
 
-The file is in SQLite's WAL mode with ``synchronous=NORMAL``: one process writes while others read; a killed
-process loses nothing that was written, and a power cut at most the last cells, never the file
+The file is in SQLite's WAL mode with ``synchronous=NORMAL``: one process writes while others read. A killed
+process loses nothing that was written; a power cut loses at most the last cells, never the file
 (https://www.sqlite.org/wal.html).
 """
 
@@ -20,15 +19,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from trimreg._files import write_atomically
-from trimreg.reports.demo import BadInput
 
-from .outcome import Outcome
+from .spec import BadInput
+from .worker import Outcome
 
 SCHEMA_VERSION = 1
 FORMATS = ("parquet", "csv")
-_APPLICATION = 0x74726D72  # "trmr": marks the file as ours
+#: Columns of a frame that say where a row comes from.
+ORIGIN = ("cell", "cell_seconds", "cell_version", "cell_finished")
+_APPLICATION = 0x74726D72  # "trmr", which marks the file as a store
+_NOT_A_STORE = "{} is not a store of trimreg; choose another file, or move this one away"
 _SCHEMA = """
 CREATE TABLE cells (
     experiment TEXT NOT NULL,
@@ -58,7 +61,7 @@ class StoreError(BadInput):
 
 @dataclass(frozen=True)
 class Counts:
-    """How far an experiment got: cells planned, done and failed."""
+    """The number of cells of an experiment that are planned, done and failed."""
 
     planned: int
     done: int
@@ -73,31 +76,31 @@ class Counts:
 
 
 class Store:
-    """Results of experiments in a SQLite file, made if it is not there.
+    """Results of experiments in a SQLite file, which is created if it does not exist.
 
     Parameters
     ----------
     path : path-like
     read_only : bool
-        Whether the file must exist and is left as it is.
+        Whether the file must exist and is not changed.
 
     Raises
     ------
     StoreError
-        If the file is no store, is of another schema version, or cannot be opened.
+        If the file is not a store, has another schema version, or cannot be opened.
 
     Examples
     --------
     >>> import tempfile
-    >>> from trimreg_reproduction.outcome import Outcome
     >>> from trimreg_reproduction.store import Store
+    >>> from trimreg_reproduction.worker import Outcome
     >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/results.sqlite") as store:
     ...     store.record(Outcome("toy", "toy/n=1", '{"n": 1}', '[{"error": 0.5}]', None, 0.1, "0.1.0"))
     ...     store.frame("toy").to_dict("records")
     [{'n': 1, 'error': 0.5}]
     """
 
-    def __init__(self, path, read_only: bool = False):
+    def __init__(self, path: str | Path, read_only: bool = False):
         self.path = Path(path)
         self.read_only = read_only
         self._connection = _open(self.path, read_only)
@@ -108,41 +111,32 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
     # -- writing ----------------------------------------------------------------------------------------
 
     def plan(self, experiment: str, size: str, cells: Iterable[str]) -> None:
-        """Note which cells an experiment has at a size; it is now the size last asked for."""
+        """Record which cells an experiment has at a size, and that this size was asked for last."""
         self._write(
             "INSERT OR REPLACE INTO plans VALUES (?, ?, ?, ?)",
             (experiment, size, json.dumps(list(cells)), _now()),
         )
 
     def record(self, outcome: Outcome) -> None:
-        """Write what became of a cell, in one transaction. A failure never takes the place of a result."""
+        """Write the outcome of a cell in one transaction. A failure never replaces a result."""
         status = "done" if outcome.error is None else "failed"
         self._write(
             "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (experiment, cell) DO UPDATE"
             " SET status = excluded.status, parameters = excluded.parameters, rows = excluded.rows,"
             " error = excluded.error, seconds = excluded.seconds, version = excluded.version,"
             " finished = excluded.finished WHERE cells.status = 'failed' OR excluded.status = 'done'",
-            (
-                outcome.experiment,
-                outcome.cell,
-                status,
-                outcome.parameters,
-                outcome.rows,
-                outcome.error,
-                outcome.seconds,
-                outcome.version,
-                _now(),
-            ),
-        )
+            (outcome.experiment, outcome.cell, status, outcome.parameters, outcome.rows, outcome.error,
+             outcome.seconds, outcome.version, _now()),
+        )  # fmt: skip
 
     def forget(self, experiment: str) -> None:
-        """Remove the cells of an experiment, so that all are run again."""
+        """Remove the cells of an experiment; all of them will run again."""
         self._write("DELETE FROM cells WHERE experiment = ?", (experiment,))
 
     def _write(self, statement, values):
@@ -157,12 +151,12 @@ class Store:
     # -- reading ----------------------------------------------------------------------------------------
 
     def experiments(self) -> list[str]:
-        """Names of all experiments that were begun."""
+        """The names of all experiments that were started."""
         found = self._all("SELECT experiment FROM plans UNION SELECT experiment FROM cells ORDER BY 1")
         return [name for (name,) in found]
 
     def size(self, experiment: str) -> str | None:
-        """The size last asked for; None if none was."""
+        """The size that was asked for last, or None."""
         found = self._all(
             "SELECT size FROM plans WHERE experiment = ? ORDER BY asked DESC, rowid DESC LIMIT 1",
             experiment,
@@ -170,57 +164,42 @@ class Store:
         return found[0][0] if found else None
 
     def done(self, experiment: str) -> set[str]:
-        """Names of the cells that have results."""
+        """The names of the cells with results."""
         found = self._all("SELECT cell FROM cells WHERE experiment = ? AND status = 'done'", experiment)
         return {name for (name,) in found}
 
     def without_peer(self, experiment: str) -> set[str]:
-        """Names of the cells with a row that says why it was skipped: what it compares with was missing."""
+        """The names of the cells with a row that was skipped because a package of a peer was missing."""
         found = self._all(
             'SELECT cell, rows FROM cells WHERE experiment = ? AND instr(rows, \'"skipped": "\')', experiment
         )
         return {name for name, rows in found if any(row.get("skipped") for row in json.loads(rows))}
 
     def failed(self, experiment: str) -> dict[str, str]:
-        """Tracebacks of the cells that failed, by name."""
-        return dict(
-            self._all(
-                "SELECT cell, error FROM cells WHERE experiment = ? AND status = 'failed' ORDER BY cell",
-                experiment,
-            )
-        )
-
-    def versions(self, experiment: str) -> list[str]:
-        """The versions of trimreg that the results are of."""
-        found = self._all(
-            "SELECT DISTINCT version FROM cells WHERE experiment = ? AND status = 'done' ORDER BY 1",
-            experiment,
-        )
-        return [version for (version,) in found]
+        """The tracebacks of the failed cells, by name."""
+        which = "SELECT cell, error FROM cells WHERE experiment = ? AND status = 'failed' ORDER BY cell"
+        return dict(self._all(which, experiment))
 
     def counts(self, experiment: str, size: str | None = None) -> Counts:
-        """How far the experiment got at a size (default: the one last asked for)."""
-        planned, done, failed = (
-            self._planned(experiment, size),
-            self.done(experiment),
-            self.failed(experiment),
-        )
+        """How many cells are planned, done and failed at a size (default: the one asked for last)."""
+        planned, done = self._planned(experiment, size), self.done(experiment)
+        failed = self.failed(experiment)
         if planned is None:
             return Counts(len(done) + len(failed), len(done), len(failed))
         names = set(planned)
         return Counts(len(names), len(names & done), len(names & failed.keys()))
 
-    def frame(self, experiment: str, size: str | None = None, *, provenance: bool = False):
-        """The results as a data frame, a line for every row: parameters of the cell, entries of the row.
+    def frame(self, experiment: str, size: str | None = None, *, provenance: bool = False) -> Any:
+        """The results as a data frame: the parameters of the cell and the entries of the row are its columns.
 
         Parameters
         ----------
         experiment : str
         size : str, optional
-            Which cells; the size last asked for if it is not said. Rows are in the order of the plan, so
-            the frame does not depend on the order in which cells were run.
+            By default the size asked for last. Rows are in the order of the plan, so the frame does not
+            depend on the order in which cells were run.
         provenance : bool
-            Whether to add ``cell``, ``cell_seconds``, ``cell_version`` and ``cell_finished``.
+            Whether to add the columns :data:`ORIGIN`.
 
         Returns
         -------
@@ -241,23 +220,24 @@ class Store:
             if name not in found:
                 continue
             _, parameters, rows, seconds, version, finished = found[name]
+            known = json.loads(parameters)
             origin = {}
             if provenance:
-                origin = {
-                    "cell": name,
-                    "cell_seconds": seconds,
-                    "cell_version": version,
-                    "cell_finished": finished,
-                }
-            known = json.loads(parameters)
+                origin = dict(zip(ORIGIN, (name, seconds, version, finished), strict=True))
             records += [{**known, **row, **origin} for row in json.loads(rows)]
         return pandas.DataFrame.from_records(records)
 
-    def export(self, folder, formats=FORMATS, experiments=None, size: str | None = None) -> list[Path]:
+    def export(
+        self,
+        folder: str | Path,
+        formats: Iterable[str] = FORMATS,
+        experiments: Iterable[str] | None = None,
+        size: str | None = None,
+    ) -> list[Path]:
         """Write ``EXPERIMENT.parquet`` and ``EXPERIMENT.csv`` into a folder; returns the files.
 
-        A list becomes a list in Parquet and JSON in CSV. A column of several types becomes JSON in Parquet
-        too. Experiments without results are left out.
+        Lists are lists in Parquet and JSON in CSV. A column with several types is JSON in both. Experiments
+        without results are left out.
         """
         unknown = set(formats) - set(FORMATS)
         if unknown:
@@ -275,7 +255,7 @@ class Store:
         return files
 
     def _planned(self, experiment, size):
-        """Names of the cells at a size; None where no plan was noted and none is asked for."""
+        """The names of the cells at a size; None if no size is asked for and no plan was recorded."""
         asked = size or self.size(experiment)
         found = self._all("SELECT cells FROM plans WHERE experiment = ? AND size = ?", experiment, asked)
         if found:
@@ -296,10 +276,10 @@ class Store:
 
 def _open(path, read_only):
     if path.is_dir():
-        raise StoreError(f"{path} is a folder; name a file for the store")
+        raise StoreError(f"{path} is a folder; the store must be a file")
     if read_only and not path.is_file():
         raise StoreError(
-            f"there is no store at {path}; run 'trimreg reproduce' first, or name another folder"
+            f"there is no store at {path}; run 'trimreg reproduce' first, or choose another folder"
         )
     connection = None
     try:
@@ -315,7 +295,7 @@ def _open(path, read_only):
         raise StoreError(f"cannot {verb} {path} ({error}); choose another folder") from None
     except sqlite3.DatabaseError:
         _close(connection)
-        raise StoreError(f"{path} is no store of trimreg; choose another file, or move it away") from None
+        raise StoreError(_NOT_A_STORE.format(path)) from None
     except BaseException:
         _close(connection)
         raise
@@ -338,19 +318,19 @@ def _connect(path, read_only):
         connection.close()
         if Path(f"{path}-wal").exists():
             raise
-        # Reading in WAL mode needs a file beside the store. In a folder that cannot be written to nobody
-        # else writes either, so the file may be read as it is.
+        # Reading in WAL mode needs a file next to the store. In a folder that cannot be written to, no other
+        # process writes either, so the file may be read as it is.
         connection = sqlite3.connect(f"{address}&immutable=1", uri=True)
     return connection
 
 
 def _check_or_make(connection, path, read_only):
-    # Both in one statement, for another process may be making the tables at this moment.
+    # Both in one statement, because another process may be creating the tables at this moment.
     application, tables = connection.execute(
         "SELECT (SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_master)"
     ).fetchone()
     if application != _APPLICATION and (application or tables or read_only):
-        raise StoreError(f"{path} is no store of trimreg; choose another file, or move it away")
+        raise StoreError(_NOT_A_STORE.format(path))
     if not read_only:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -366,11 +346,11 @@ def _check_or_make(connection, path, read_only):
 
 
 def _make(connection):
-    """The tables and the marks in one transaction: a run killed here leaves an empty file, to begin anew."""
+    """Create tables and marks in one transaction: a run killed here leaves an empty file, a new store."""
     connection.execute("BEGIN IMMEDIATE")
     with connection:
         if connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION:
-            return  # another process was quicker
+            return  # another process was faster
         for statement in _SCHEMA.split(";"):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")

@@ -93,7 +93,7 @@ def test_the_same_command_goes_on(call, tmp_path):
     RUN.clear()
     answer = call("reproduce", "all", "--full", "--out", tmp_path, "--jobs", 1)
     assert "2 cells run" in answer.stdout
-    assert "3 were there" in answer.stdout
+    assert "3 had results" in answer.stdout
     assert sorted(RUN) == ["toy/n=3", "toy/n=4"]
     assert "the largest half is 2" in answer.stdout
     assert "no evidence" not in answer.stdout
@@ -125,15 +125,15 @@ def test_an_interrupt_is_130_and_says_what_was_kept(call, tmp_path):
     answer = call("reproduce", "toy", "--quick", "--out", tmp_path, "--jobs", 1)
     assert answer.exit_code == 130
     assert answer.stderr.splitlines()[-1] == (
-        f"interrupted; 1 cells are done and kept in {tmp_path / 'results.sqlite'}; "
-        "the same command goes on from there"
+        f"interrupted; 1 cells are done and stored in {tmp_path / 'results.sqlite'}; "
+        "the same command continues"
     )
     with Store(tmp_path / "results.sqlite") as store:
         assert store.counts("toy").done == 1
     BROKEN.clear()
     answer = call("reproduce", "toy", "--quick", "--out", tmp_path, "--jobs", 1)
     assert "2 cells run" in answer.stdout
-    assert "1 were there" in answer.stdout
+    assert "1 had results" in answer.stdout
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_an_interrupt_is_130_and_says_what_was_kept(call, tmp_path):
         (["toy"], "say either --quick"),
         (["toy", "--quick", "--full"], "say either --quick"),
         (["fig9", "--quick"], "no experiment 'fig9'; choose from toy"),
-        (["toy", "--quick", "--backend", "slurm"], "--backend must be joblib or dask"),
+        (["toy", "--quick", "--backend", "slurm"], "--backend must be one of joblib, dask"),
         (["toy", "--quick", "--scheduler", "tcp://1.2.3.4:1"], "--scheduler is for --backend dask"),
         (["toy", "--quick", "--jobs", 0], "--jobs must be"),
     ],
@@ -168,8 +168,8 @@ def test_a_report_of_nothing(refused, tmp_path):
 
 
 def test_a_report_of_exported_tables(call, tmp_path, monkeypatch):
-    monkeypatch.setattr("trimreg_reproduction.files.EXPERIMENTS", {"toy": "toy:TOY"})
-    monkeypatch.setattr("trimreg_reproduction.files.get_experiment", lambda name: TOY)
+    monkeypatch.setattr("trimreg_reproduction.exported.EXPERIMENTS", {"toy": "toy:TOY"})
+    monkeypatch.setattr("trimreg_reproduction.exported.get_experiment", lambda name: TOY)
     out = tmp_path / "out"
     assert call("reproduce", "toy", "--quick", "--out", out, "--jobs", 1).exit_code == 0
     (out / "results.sqlite").unlink()

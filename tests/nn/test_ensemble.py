@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trimreg.nn.layers.bayes import BayesConv2d, BayesLinear, kl_divergence, kl_loss
 from trimreg.nn.layers.gates import L0Conv2d, L0Linear, l0_loss
 from trimreg.nn.penalty.groups import layer_groups
-from trimreg_reproduction.networks.ensemble import (
+from trimreg_reproduction.networks.training.ensemble import (
     EnsembleConv2d,
     EnsembleLinear,
     ensemble_cross_entropy,
@@ -21,7 +21,7 @@ from trimreg_reproduction.networks.ensemble import (
     replica_generators,
     windows,
 )
-from trimreg_reproduction.networks.ensemble_stochastic import (
+from trimreg_reproduction.networks.training.ensemble_stochastic import (
     EnsembleBayesConv2d,
     EnsembleBayesLinear,
     EnsembleL0Conv2d,

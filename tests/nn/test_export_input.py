@@ -10,7 +10,7 @@ from trimreg.nn.exporting.cost import Report, latency, macs
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.tracing import relative_difference, trace
 from trimreg.nn.penalty.penalty import TrimmedGroupL1
-from trimreg_reproduction.networks import ensemble
+from trimreg_reproduction.networks.training import ensemble
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trimreg.nn import Ramp, TrimmedGroupL1, layer_groups
 from trimreg.nn.penalty.scores import MEMORY, scored
-from trimreg_reproduction.networks.ensemble import EnsembleConv2d
+from trimreg_reproduction.networks.training.ensemble import EnsembleConv2d
 
 
 def mlp(seed=0):

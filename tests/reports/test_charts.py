@@ -148,7 +148,7 @@ def test_no_two_of_many_lines_look_alike():
     "bad", [line(y=[1]), {"name": "a", "y": [1]}, line(low=[1], high=[1]), {"name": "a", "x": [1]}]
 )
 def test_lines_of_unequal_length_are_refused(bad):
-    with pytest.raises(ValueError, match="the line 'a' must have x and y of one length"):
+    with pytest.raises(ValueError, match="the line 'a' must have x and y of equal length"):
         chart_json(Chart("t", "x", "y", [bad]))
 
 

@@ -6,13 +6,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from trimreg.datasets import make_paper_design  # noqa: E402
-from trimreg.reports.demo import BadInput  # noqa: E402
 from trimreg.solvers.first_order.batch import Terms  # noqa: E402
 from trimreg_reproduction.linear import gramkernels as kernels  # noqa: E402
 from trimreg_reproduction.linear import methods, recovery  # noqa: E402
 from trimreg_reproduction.linear.batches import first_order_many, first_order_paths, shrink  # noqa: E402
 from trimreg_reproduction.linear.methods import GramProblem  # noqa: E402
-from trimreg_reproduction.spec import Cell  # noqa: E402
+from trimreg_reproduction.spec import BadInput, Cell  # noqa: E402
 
 CPU = torch.device("cpu")
 P, K = 24, 4

@@ -14,9 +14,9 @@ if str(FOLDER) not in sys.path:
 
 import runner_toys as toys  # noqa: E402
 
-from trimreg.reports.demo import BadInput  # noqa: E402
 from trimreg_reproduction import cluster  # noqa: E402
 from trimreg_reproduction.runner import Interrupted, run  # noqa: E402
+from trimreg_reproduction.spec import BadInput  # noqa: E402
 from trimreg_reproduction.store import Store  # noqa: E402
 
 pytest.importorskip("distributed", reason="needs the extra cluster")

@@ -84,24 +84,25 @@ def test_the_table_counts_the_fits_that_have_the_true_support():
     )
     assert table.methods == tuple(METHODS)
     np.testing.assert_array_equal(table.alphas, alphas)
-    seeds = np.random.SeedSequence(7).spawn(4)
-    for i, seed in enumerate(seeds):
-        S = np.cov(make_diamond(100, 0.3, np.random.default_rng(seed)).X, rowvar=False, bias=True)
-        for k, penalties in enumerate(METHODS.values()):
-            right = [
-                np.array_equal(np.flatnonzero(row == 0), [2]) for row in diamond.path(S, penalties, alphas)
-            ]
-            np.testing.assert_array_equal(table.success[k, i], right)
-    assert table.success.any()
-    assert not table.success.all()
+    draws = [make_diamond(100, 0.3, np.random.default_rng(s)).X for s in np.random.SeedSequence(7).spawn(4)]
+    counted = []
+    for name, penalties in METHODS.items():
+        edges = [diamond.path(np.cov(X, rowvar=False, bias=True), penalties, alphas) for X in draws]
+        right = np.array([[np.array_equal(np.flatnonzero(row == 0), [2]) for row in one] for one in edges])
+        np.testing.assert_array_equal(table.recovered[name], right.any(axis=1))
+        np.testing.assert_array_equal(table.counts[name], right.sum(axis=0))
+        counted.append(right)
+    assert 0 < np.mean(counted) < 1
 
 
 def test_more_processes_change_nothing():
     options = {"replicates": 9, "methods": METHODS, "alphas": [0.1, 0.05], "random_state": 1}
     one, two = (diamond.recovery(0.3, n_jobs=n_jobs, **options) for n_jobs in (1, 2))
-    np.testing.assert_array_equal(one.success, two.success)
     other = diamond.recovery(0.3, n_jobs=1, **(options | {"random_state": 2}))
-    assert not np.array_equal(one.success, other.success)
+    for name in METHODS:
+        np.testing.assert_array_equal(one.recovered[name], two.recovered[name])
+        np.testing.assert_array_equal(one.counts[name], two.counts[name])
+    assert any(not np.array_equal(one.recovered[name], other.recovered[name]) for name in METHODS)
 
 
 def test_trimming_nothing_is_the_graphical_lasso_and_is_fitted_once(monkeypatch):
@@ -111,14 +112,13 @@ def test_trimming_nothing_is_the_graphical_lasso_and_is_fitted_once(monkeypatch)
     methods = {"glasso": (L1(),), "trimmed 1": diamond.trimmed(0), "trimmed 0.5": diamond.trimmed(4)}
     table = diamond.recovery(0.3, replicates=5, methods=methods, alphas=[0.05], n_jobs=1)
     assert len(calls) == 2 * 5
-    np.testing.assert_array_equal(table.success[0], table.success[1])
+    np.testing.assert_array_equal(table.counts["glasso"], table.counts["trimmed 1"])
 
 
 def test_the_shares_of_a_table():
-    success = np.zeros((2, 4, 3), dtype=bool)
-    success[0, :3, 0] = success[0, 3, 2] = True  # all four, three of them at the first alpha
-    success[1, 0, 1] = success[1, 0, 2] = True  # one
-    table = diamond.DiamondTable(0.1, 100, ("a", "b"), np.array([0.3, 0.2, 0.1]), 0.1, success)
+    recovered = {"a": np.ones(4), "b": np.array([1, 0, 0, 0])}
+    counts = {"a": np.array([3, 0, 1]), "b": np.array([0, 1, 1])}
+    table = diamond.Recovery(0.1, np.array([0.3, 0.2, 0.1]), 0.1, recovered, counts)
     assert table.replicates == 4
     assert (table.any_alpha("a"), table.any_alpha("b")) == (1.0, 0.25)
     assert (table.fixed_alpha("a"), table.fixed_alpha("b")) == (0.25, 0.25)

@@ -3,11 +3,10 @@
 import pandas as pd
 import pytest
 
-from trimreg.reports.demo import BadInput
 from trimreg_reproduction import registry
-from trimreg_reproduction.files import Exported
+from trimreg_reproduction.exported import Exported
 from trimreg_reproduction.runner import run
-from trimreg_reproduction.spec import Cell, Experiment, Verdict
+from trimreg_reproduction.spec import BadInput, Cell, Experiment, Verdict
 from trimreg_reproduction.store import Store
 
 TOY = Experiment(
@@ -21,8 +20,8 @@ TOY = Experiment(
 @pytest.fixture(autouse=True)
 def only_a_toy(monkeypatch):
     monkeypatch.setattr(registry, "EXPERIMENTS", {"toy": "toy:TOY"})
-    monkeypatch.setattr("trimreg_reproduction.files.EXPERIMENTS", {"toy": "toy:TOY", "other": "toy:TOY"})
-    monkeypatch.setattr("trimreg_reproduction.files.get_experiment", lambda name: TOY)
+    monkeypatch.setattr("trimreg_reproduction.exported.EXPERIMENTS", {"toy": "toy:TOY", "other": "toy:TOY"})
+    monkeypatch.setattr("trimreg_reproduction.exported.get_experiment", lambda name: TOY)
 
 
 @pytest.mark.parametrize("size", ["quick", "full"])

@@ -18,14 +18,11 @@ def test_the_picture_of_the_diamond_is_drawn(tmp_path):
 
 
 def test_the_lines_of_the_diamond_are_those_of_the_table():
-    from matplotlib.figure import Figure
-
     from trimreg_reproduction.graphs.diamond import FRACTIONS, recovery
-    from trimreg_reproduction.graphs.figure import draw
+    from trimreg_reproduction.graphs.figure import draw_tables
 
     table = recovery(0.3, replicates=4, alphas=[0.1, 0.03], n_jobs=1)
-    ax = Figure().subplots()
-    draw(ax, table)
+    (ax,) = draw_tables([table]).axes
     flat = {line.get_label(): line.get_ydata()[0] for line in ax.lines if "any alpha" in line.get_label()}
     assert flat == {f"{name}, any alpha": table.any_alpha(name) for name in ("MCP", "SCAD", "glasso")}
     (best,) = [line for line in ax.lines if line.get_label() == "trimmed, best single alpha"]

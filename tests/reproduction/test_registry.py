@@ -4,9 +4,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from trimreg.reports.demo import BadInput
 from trimreg_reproduction import registry
-from trimreg_reproduction.spec import SIZES, Experiment
+from trimreg_reproduction.spec import SIZES, BadInput, Experiment
 
 
 @pytest.mark.parametrize("name", registry.EXPERIMENTS)
@@ -51,7 +50,7 @@ def test_names_are_expanded():
 
 
 def test_networks_need_torch_and_nothing_else_does(monkeypatch):
-    monkeypatch.setattr(registry, "_torch_is_there", lambda: False)
+    monkeypatch.setattr(registry, "_has_torch", lambda: False)
     assert registry.expand_names(["all"]) == ["fig1", "fig2", "fig3", "fig4", "figS", "theory", "beyond"]
     with pytest.raises(BadInput, match=r"tab1 needs PyTorch: pip install 'trimreg\[networks\]'"):
         registry.get_experiment("tab1")

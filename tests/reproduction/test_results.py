@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from trimreg_reproduction.files import Exported
+from trimreg_reproduction.exported import Exported
 from trimreg_reproduction.linear.methods import AUTHORS, METHODS
 from trimreg_reproduction.registry import get_experiment, needs_torch
 

@@ -15,9 +15,9 @@ if str(FOLDER) not in sys.path:
 
 import runner_toys as toys  # noqa: E402
 
-from trimreg.reports.demo import BadInput  # noqa: E402
-from trimreg_reproduction import outcome, runner  # noqa: E402
+from trimreg_reproduction import runner, worker  # noqa: E402
 from trimreg_reproduction.runner import Interrupted, run  # noqa: E402
+from trimreg_reproduction.spec import BadInput  # noqa: E402
 from trimreg_reproduction.store import Store  # noqa: E402
 
 
@@ -100,7 +100,7 @@ def test_interrupt_and_resume(tmp_path, whole_group):
 
 
 def test_interrupt_of_a_single_process(store):
-    with pytest.raises(Interrupted, match="cells are done and kept") as caught:
+    with pytest.raises(Interrupted, match="cells are done and stored") as caught:
         run([toys.toy(toys.interrupts)], "full", store, n_jobs=1)
     assert caught.value.summary.done == len(store.done("toy")) < 12
     assert store.failed("toy") == {}
@@ -195,9 +195,9 @@ def test_a_worker_limits_its_own_threads(monkeypatch):
     """Workers of a cluster are started by others, with as many threads as they like."""
     from threadpoolctl import threadpool_limits
 
-    monkeypatch.setattr(outcome, "_modules_seen", 0)
+    monkeypatch.setattr(worker, "_modules_seen", 0)
     with threadpool_limits(2):
-        assert '"threads": 1' in outcome.perform("toy", toys.threads, toys.toy().cells("quick")[0]).rows
+        assert '"threads": 1' in worker.perform("toy", toys.threads, toys.toy().cells("quick")[0]).rows
 
 
 def test_progress_is_told(store, capsys):
@@ -230,7 +230,7 @@ def test_experiments_by_name(store, monkeypatch):
 def test_cells_of_one_name_are_refused(store):
     twice = toys.toy(count=2)
     object.__setattr__(twice, "cells", lambda size: toys.toy(count=2).cells("full") * 2)
-    with pytest.raises(ValueError, match="two cells of one name: toy/kind=a,n=0"):
+    with pytest.raises(ValueError, match="two cells with the name toy/kind=a,n=0"):
         run([twice], "full", store)
 
 
@@ -248,7 +248,7 @@ def test_tasks_are_in_an_order_as_good_as_random(store):
     [
         ({"size": "huge"}, "size must be"),
         ({"backend": "threads"}, "backend must be"),
-        ({"scheduler": "tcp://127.0.0.1:1"}, "a scheduler is Dask's"),
+        ({"scheduler": "tcp://127.0.0.1:1"}, "scheduler needs backend='dask'"),
         ({"experiments": ["fig99"]}, "no experiment 'fig99'"),
     ],
 )

@@ -11,8 +11,8 @@ if str(FOLDER) not in sys.path:
 
 import runner_toys as toys  # noqa: E402
 
-from trimreg.reports.demo import BadInput  # noqa: E402
 from trimreg_reproduction.runner import run  # noqa: E402
+from trimreg_reproduction.spec import BadInput  # noqa: E402
 from trimreg_reproduction.store import Store  # noqa: E402
 
 

@@ -81,8 +81,7 @@ def check_report() -> None:
 
 def model_report(page, model, X, data, content, file=None) -> None:
     """The page of a fitted model."""
-    from trimreg_reproduction.report import write_model_report
-
+    from ..reports import write_model_report
     from .fit import NAMES
 
     where = {"train": "rows fitted", "test": "rows set aside"}
@@ -111,7 +110,7 @@ def model_report(page, model, X, data, content, file=None) -> None:
 
 def graph_report(page, model, X, file, notes) -> None:
     """The page of a graph."""
-    from trimreg_reproduction.report import write_model_report
+    from ..reports import write_model_report
 
     write_model_report(model, page, X=X, data=Path(file).name, notes=notes, command=command_line())
     say(f"wrote {page}")

@@ -1,35 +1,61 @@
-"""Charts as plotly's JSON: plain data in, plain dicts out. The page draws them, so plotly is not imported.
+"""Charts as plotly's JSON: plain data in, plain dicts out. The page draws them; plotly is not imported here.
 
-Names of lines and axes may come from a user's file. Plotly reads a few tags in any text it shows, so all text
-is escaped here for plotly; the page escapes the JSON once more for HTML.
+Names of lines and axes may come from a user's file. Plotly interprets a few HTML tags in every text, so all
+text is escaped here for plotly; the page escapes the JSON once more for HTML.
 """
 
 from __future__ import annotations
 
 import html
 import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from numbers import Real
-
-from trimreg_reproduction.spec import Chart
 
 from ..plotting.style import PALETTE
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _MARKED = 60  # points up to which a line shows each of them
 _TOGETHER = 8  # lines up to which one box shows all values at an x
-_LOW, _HIGH = 0.1, 0.9  # percentiles at which the colours of a heat map end
+_LOW, _HIGH = 0.1, 0.9  # percentiles at which the colors of a heat map end
 _FONT = {"family": "system-ui, sans-serif", "size": 13, "color": "#1f2933"}
 _AXIS = {
-    "gridcolor": "#e6e9ee",
-    "linecolor": "#9aa5b1",
-    "zeroline": False,
-    "automargin": True,
+    "gridcolor": "#e6e9ee", "linecolor": "#9aa5b1", "zeroline": False, "automargin": True,
     "exponentformat": "power",
-}
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines with intervals, as plain data: :func:`chart_json` draws them on a page.
+
+    Attributes
+    ----------
+    title, x, y : str
+        The title, and the labels of the axes.
+    lines : list of dict
+        ``name``, ``x``, ``y`` and optionally ``low`` and ``high``, the ends of intervals: lists of equal
+        length. Other keys, such as the look of a line in a printed figure, are ignored on the page.
+    log_x, log_y : bool
+        Whether an axis is logarithmic at first; the reader of the page can switch it.
+
+    Examples
+    --------
+    >>> from trimreg.reports import Chart
+    >>> Chart("Recovery", "n", "probability", [{"name": "lasso", "x": [50, 100], "y": [0.1, 0.4]}]).log_x
+    False
+    """
+
+    title: str
+    x: str
+    y: str
+    lines: list[dict]
+    log_x: bool = False
+    log_y: bool = False
 
 
 def chart_json(chart: Chart) -> dict:
-    """What the page needs to draw lines with their intervals, and to switch their axes.
+    """The data and layout that the page needs to draw a chart and to switch its axes.
 
     Parameters
     ----------
@@ -38,15 +64,14 @@ def chart_json(chart: Chart) -> dict:
     Returns
     -------
     dict
-        ``title``; ``data`` and ``layout`` for plotly; ``log`` with the axes that can be logarithmic (those
-        with a positive number on them); ``bands``, the traces that are intervals, with their y on an axis
-        that is linear and on one that is logarithmic: there an end at or below 0 moves up to the least
-        positive number of the chart, for a polygon without an end cannot be filled.
+        ``title``; ``data`` and ``layout`` for plotly; ``log``, which axes can be logarithmic (those with a
+        positive number on them); ``bands``, the traces that are intervals, with their y on a linear and on a
+        logarithmic axis. On the latter an end at or below 0 moves up to the least positive number of the
+        chart, because plotly cannot fill a polygon with a missing corner.
 
     Examples
     --------
-    >>> from trimreg.reports.charts import chart_json
-    >>> from trimreg_reproduction.spec import Chart
+    >>> from trimreg.reports import Chart, chart_json
     >>> line = {"name": "lasso", "x": [50, 100], "y": [0.1, 0.4], "low": [0.0, 0.3], "high": [0.2, 0.5]}
     >>> drawn = chart_json(Chart("Recovery", "n", "probability", [line]))
     >>> [trace["name"] for trace in drawn["data"]], drawn["log"]
@@ -75,17 +100,10 @@ def chart_json(chart: Chart) -> dict:
     return {"title": chart.title, "data": data, "layout": layout, "log": log, "bands": bands}
 
 
-def band(line: dict, place: int, floor: float | None):
-    """The polygon between ``low`` and ``high``, and its y for a logarithmic axis; None without intervals.
+def band(line: dict, place: int, floor: float | None) -> tuple[dict, list] | None:
+    """The polygon between ``low`` and ``high``, and its y on a logarithmic axis; None without intervals.
 
-    Points that lack an end are left out.
-
-    Examples
-    --------
-    >>> from trimreg.reports.charts import band
-    >>> trace, logarithmic = band({"name": "a", "x": [1, 2], "low": [-1, 1], "high": [2, 3]}, 0, 0.5)
-    >>> trace["x"], trace["y"], logarithmic
-    ([1, 2, 2, 1], [2, 3, 1, -1], [2, 3, 1, 0.5])
+    Points without both ends are left out.
     """
     if not line.get("low") or not line.get("high"):
         return None
@@ -103,10 +121,13 @@ def band(line: dict, place: int, floor: float | None):
     return trace, [value if floor is None or value > 0 else floor for value in y]
 
 
-def heat_json(title, x, y, values, *, x_label, y_label, value_label, chosen=None) -> dict:
-    """A heat map of ``values``, a row for each of ``y``; ``chosen`` is the pair (x, y) to mark.
+def heat_json(
+    title: str, x: Iterable, y: Iterable, values: Iterable, *, x_label: str, y_label: str, value_label: str,
+    chosen: tuple | None = None,
+) -> dict:  # fmt: skip
+    """A heat map of ``values``, one row per entry of ``y``; ``chosen`` is the pair (x, y) to mark.
 
-    Colours end at the 10th and the 90th percentile, lest a null model takes all of them for itself.
+    Colors end at the 10th and the 90th percentile; otherwise one null model would use up the whole scale.
 
     Examples
     --------
@@ -125,29 +146,22 @@ def heat_json(title, x, y, values, *, x_label, y_label, value_label, chosen=None
     layout = _layout(x_label, y_label, False, False) | {"hovermode": "closest", "showlegend": False}
     for axis in ("xaxis", "yaxis"):
         layout[axis] = layout[axis] | {"type": "category", "showgrid": False}
-    data = [
-        {
-            "type": "heatmap", "x": x, "y": y, "z": rows, "zmin": low, "zmax": high,
-            "colorscale": "Viridis", "colorbar": {"title": {"text": _shown(value_label)}, "thickness": 14},
-            "hovertemplate": (
-                f"{_in_template(x_label)} %{{x}}, {_in_template(y_label)} %{{y}}: %{{z:.4g}}<extra></extra>"
-            ),
-        }
-    ]  # fmt: skip
+    template = f"{_in_template(x_label)} %{{x}}, {_in_template(y_label)} %{{y}}: %{{z:.4g}}<extra></extra>"
+    data = [{
+        "type": "heatmap", "x": x, "y": y, "z": rows, "zmin": low, "zmax": high, "colorscale": "Viridis",
+        "colorbar": {"title": {"text": _shown(value_label)}, "thickness": 14}, "hovertemplate": template,
+    }]  # fmt: skip
     if chosen is not None:
-        data.append(
-            {
-                "type": "scatter", "mode": "markers",
-                "x": [_category(chosen[0])], "y": [_category(chosen[1])],
-                "marker": {"symbol": "circle-open", "size": 14, "color": "#ffffff", "line": {"width": 3}},
-                "hovertemplate": "chosen<extra></extra>",
-            }
-        )  # fmt: skip
-    return {"title": title, "data": data, "layout": layout, "log": {"x": False, "y": False}, "bands": []}
+        data.append({
+            "type": "scatter", "mode": "markers", "x": [_category(chosen[0])], "y": [_category(chosen[1])],
+            "marker": {"symbol": "circle-open", "size": 14, "color": "#ffffff", "line": {"width": 3}},
+            "hovertemplate": "chosen<extra></extra>",
+        })  # fmt: skip
+    return _without_log(title, data, layout)
 
 
-def bar_json(title, names, values, *, x_label) -> dict:
-    """Bars from left to right, the first at the top, each with its name beside it.
+def bar_json(title: str, names: Sequence[str], values: Iterable, *, x_label: str) -> dict:
+    """Horizontal bars, the first at the top, each with its name beside it.
 
     Two bars may have the same name, so the axis counts them and the names are its labels.
 
@@ -168,28 +182,30 @@ def bar_json(title, names, values, *, x_label) -> dict:
     }  # fmt: skip
     layout["xaxis"] |= {"zeroline": True, "zerolinecolor": "#9aa5b1"}
     layout["height"] = 110 + 22 * max(len(labels), 3)
-    data = [
-        {
-            "type": "bar", "orientation": "h", "x": values, "y": places, "marker": {"color": colors},
-            "text": [_shown(name) for name in names], "textposition": "none",
-            "hovertemplate": "%{text}: %{x:.5g}<extra></extra>",
-        }
-    ]  # fmt: skip
-    return {"title": title, "data": data, "layout": layout, "log": {"x": False, "y": False}, "bands": []}
+    data = [{
+        "type": "bar", "orientation": "h", "x": values, "y": places, "marker": {"color": colors},
+        "text": [_shown(name) for name in names], "textposition": "none",
+        "hovertemplate": "%{text}: %{x:.5g}<extra></extra>",
+    }]  # fmt: skip
+    return _without_log(title, data, layout)
 
 
 # -- parts ------------------------------------------------------------------------------------------------
 
 
+def _without_log(title, data, layout):
+    return {"title": title, "data": data, "layout": layout, "log": {"x": False, "y": False}, "bands": []}
+
+
 def _plain_line(line):
-    """The line with every number finite or None, and its categories as text."""
+    """The line with every number finite or None, and categories as text."""
     plain = {"name": str(line.get("name", ""))}
     for key in ("x", "y", "low", "high"):
         if line.get(key) is not None:
             plain[key] = _numbers(line[key])
     lengths = {key: len(values) for key, values in plain.items() if key != "name"}
     if not {"x", "y"} <= set(lengths) or len(set(lengths.values())) != 1:
-        raise ValueError(f"the line {plain['name']!r} must have x and y of one length; got {lengths}")
+        raise ValueError(f"the line {plain['name']!r} must have x and y of equal length; got {lengths}")
     return plain
 
 
@@ -198,7 +214,7 @@ def _numbers(values):
 
 
 def _number(value):
-    """A float or int that JSON can hold, None for what is not finite, escaped text for a category."""
+    """A number that JSON can hold, None if it is not finite, escaped text for a category."""
     if value is None or isinstance(value, str):
         return value if value is None else _shown(value)
     value = value.item() if hasattr(value, "item") else value  # NumPy's scalars
@@ -231,18 +247,17 @@ def _line_trace(line, place):
     }  # fmt: skip
     if line.get("low") and line.get("high"):
         ends = zip(line["low"], line["high"], strict=True)
-        trace["customdata"] = [
-            "" if None in pair else f" ({pair[0]:.3g} to {pair[1]:.3g})" for pair in ends
-        ]  # text, for plotly shows a missing number as its template
+        # As text: plotly shows a missing number as its template.
+        trace["customdata"] = ["" if None in pair else f" ({pair[0]:.3g} to {pair[1]:.3g})" for pair in ends]
         trace["hovertemplate"] = "%{y:.4g}%{customdata}"
     return trace
 
 
 def _layout(x_label, y_label, log_x, log_y):
-    """What all charts share. Text on the page comes from the page: a chart has no title of its own."""
+    """The layout that all charts share. The page writes the title, so a chart has none."""
 
     def axis(label, log):
-        kind = "log" if log else "linear"  # said, for plotly would read dates into names
+        kind = "log" if log else "linear"  # given, because plotly would read dates into names
         return _AXIS | {"title": {"text": _shown(label), "standoff": 10}, "type": kind}
 
     return {
@@ -256,17 +271,17 @@ def _layout(x_label, y_label, log_x, log_y):
 
 
 def _shown(text) -> str:
-    """Text that plotly shows letter by letter, for it reads a few tags of HTML in all text."""
+    """Text that plotly shows letter by letter; it would interpret a few HTML tags."""
     return html.escape(str(text), quote=False)
 
 
 def _in_template(text) -> str:
-    """The same inside a template, where ``%{...}`` is a field."""
+    """The same inside a template, in which ``%{...}`` is a field."""
     return _shown(text).replace("%", "&#37;")
 
 
 def _short(name, length=48):
-    """The name, cut in the middle where it would leave no room for what it names."""
+    """The name, cut in the middle if it is too long."""
     name = str(name)
     return name if len(name) <= length else name[: length // 2] + "…" + name[-(length // 2 - 1) :]
 

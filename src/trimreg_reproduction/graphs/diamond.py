@@ -1,22 +1,23 @@
 r"""The diamond graph of the paper's supplement: how often is the true support recovered?
 
-Four variables, every pair but (1, 4) an edge (:func:`trimreg.datasets.diamond_covariance`). A replicate is a
-draw of n samples; a method succeeds on it if its estimate is exactly zero at (1, 4) and nowhere else. Two
-probabilities are estimated: that *some* alpha of a path succeeds, as in the paper, which no user could choose
-without the truth; and that *one* alpha, the same for all replicates, does.
+There are four variables, and every pair but (1, 4) is an edge (:func:`trimreg.datasets.diamond_covariance`).
+A replicate is a draw of n samples; a method succeeds on it if its estimate is exactly zero at (1, 4) and
+nowhere else. Two probabilities are estimated: that *some* alpha of a path succeeds, as in the paper, although
+a user could not choose it without the truth; and that *one* alpha, the same for all replicates, succeeds.
 
-**What the paper's h means.** It counts the entries of the p x p matrix, 16 here, and the axis of its figure
+**The paper's h.** It counts the entries of the p x p matrix, 16 here, and the axis of its figure
 is the fraction :math:`(p^2 - h) / p^2`. An edge is two entries, so a fraction leaves
 
 .. math:: h_\text{edges} = \tfrac12 \mathrm{round}\bigl(16\,(1 - \text{fraction})\bigr)
 
 edges free: 5, 4, 3, 2.5, 1.5, 1 and 0 for .4, .5, ..., 1. Half an edge is one of its two entries: the edge
-then has weight 1/2, and the penalty is the mean of those of the two whole numbers beside it. With whole edges
-only, .7 and .8 would both be 2, which is there as a method of its own. Fraction 1 is the graphical lasso.
+then has weight 1/2, and the penalty is the mean of the penalties of the two neighboring whole numbers. With
+whole edges only, .7 and .8 would both be 2, which is included as a separate method. Fraction 1 is the
+graphical lasso.
 
-Every fit is MM from the weights of the maximum likelihood estimate, as ``solve_graphical(start="mle",
-effort="low")``; but a call of that takes a millisecond, nearly all of it to check its input, so that the same
-loop is written out here for small matrices. The tests hold the two against each other.
+Every fit is MM from the weights of the maximum likelihood estimate, as in ``solve_graphical(start="mle",
+effort="low")``. A call of that takes a millisecond, almost all of it to check its input, so the same loop is
+written out here for small matrices. The tests compare the two.
 
 References
 ----------
@@ -27,6 +28,7 @@ Gaussian graphical models.
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,134 +38,104 @@ from trimreg.penalties import L1, MCP, SCAD, Penalty, TrimmedL1
 from ..intervals import wilson
 
 FRACTIONS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-#: The path; the same for all replicates, so that a fixed alpha is one of these.
+#: The path, the same for all replicates.
 ALPHAS = tuple(np.geomspace(0.25, 0.002, 64).tolist())
 SUPPORT = np.array([True, True, False, True, True, True])  # of the pairs 12, 13, 14, 23, 24, 34
 _PAIRS = np.triu_indices(4, 1)
 _TOL = 1e-8  # relative duality gap of every weighted problem
-_CHANGE = 1e-6  # of a threshold, at which the weights of MCP and SCAD are taken for settled
+_CHANGE = 1e-6  # of a threshold, at which the weights of MCP and SCAD count as converged
 _MAX_STEPS = 500
 
 
 def edges_of_fraction(fraction: float) -> float:
-    """How many edges the paper's fraction leaves free, in halves; see the head of this module.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.graphs.diamond import FRACTIONS, edges_of_fraction
-    >>> [edges_of_fraction(fraction) for fraction in FRACTIONS]
-    [5.0, 4.0, 3.0, 2.5, 1.5, 1.0, 0.0]
-    """
+    """The number of edges, in halves, that the paper's fraction leaves free; see the module's docstring."""
     return round(16 * (1.0 - fraction)) / 2
 
 
 def trimmed(edges: float) -> tuple[Penalty, ...]:
-    """The trimmed penalty with so many edges free, in halves, as penalties of which the mean is meant.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.graphs.diamond import trimmed
-    >>> trimmed(3), trimmed(2.5)
-    ((TrimmedL1(h=3),), (TrimmedL1(h=2), TrimmedL1(h=3)))
-    """
+    """One or two trimmed penalties whose mean leaves that many edges free, in halves."""
     low, high = int(np.floor(edges)), int(np.ceil(edges))
     return (TrimmedL1(low),) if low == high else (TrimmedL1(low), TrimmedL1(high))
 
 
 def default_methods() -> dict[str, tuple[Penalty, ...]]:
-    """The methods by name. SCAD and MCP with the paper's parameters, 3.0 and 2.5.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.graphs.diamond import default_methods
-    >>> list(default_methods())[:4]
-    ['glasso', 'SCAD', 'MCP', 'trimmed 0.4']
-    """
+    """The methods by name. SCAD and MCP have the paper's parameters, 3.0 and 2.5."""
     methods = {"glasso": (L1(),), "SCAD": (SCAD(3.0),), "MCP": (MCP(2.5),)}
     methods |= {f"trimmed {fraction:g}": trimmed(edges_of_fraction(fraction)) for fraction in FRACTIONS}
     return methods | {"trimmed, 2 edges": trimmed(2)}
 
 
 @dataclass(frozen=True)
-class DiamondTable:
-    """Which replicates each method recovers at which alpha.
+class Recovery:
+    """How often each method recovers the support, on the same replicates for all methods.
 
     Attributes
     ----------
     rho : float
-    n_samples : int
-    methods : tuple of str
     alphas : ndarray of shape (k,)
         Descending.
     given_alpha : float
-        The one of them that was fixed in advance.
-    success : ndarray of bool, of shape (methods, replicates, k)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg_reproduction.graphs.diamond import DiamondTable
-    >>> success = np.array([[[True, False], [False, True], [True, False], [False, False]]])
-    >>> table = DiamondTable(0.3, 100, ("glasso",), np.array([0.2, 0.1]), 0.1, success)
-    >>> table.any_alpha("glasso"), table.fixed_alpha("glasso"), table.best_alpha("glasso")
-    (0.75, 0.25, (0.2, 0.5))
+        The alpha that was fixed in advance; one of ``alphas``.
+    recovered : dict of str to ndarray of shape (replicates,)
+        For each method, 1 for every replicate that some alpha recovers, and 0 for the others.
+    counts : dict of str to ndarray of shape (k,)
+        For each method, the number of replicates that each alpha recovers.
     """
 
     rho: float
-    n_samples: int
-    methods: tuple[str, ...]
     alphas: np.ndarray
     given_alpha: float
-    success: np.ndarray = field(repr=False)
+    recovered: dict[str, np.ndarray] = field(repr=False)
+    counts: dict[str, np.ndarray] = field(repr=False)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(self.recovered)
 
     @property
     def replicates(self) -> int:
-        return self.success.shape[1]
-
-    def _of(self, method):
-        return self.success[self.methods.index(method)]
+        return len(next(iter(self.recovered.values())))
 
     def any_alpha(self, method: str) -> float:
         """The share of replicates that some alpha of the path recovers."""
-        return float(self._of(method).any(axis=1).mean())
+        return float(self.recovered[method].mean())
 
     def fixed_alpha(self, method: str) -> float:
         """The share that the alpha fixed in advance recovers."""
-        return float(self._of(method)[:, self.alphas == self.given_alpha].mean())
+        return float(self.counts[method][self.alphas == self.given_alpha][0] / self.replicates)
 
     def best_alpha(self, method: str) -> tuple[float, float]:
-        """The alpha that recovers most replicates (the largest of such), and their share.
+        """The alpha that recovers most replicates (the largest if there are several), and their share.
 
-        It is chosen with the truth in hand and on the same replicates: more than a user can hope for.
+        It is chosen by the truth on the same replicates, so a user cannot do as well.
         """
-        share = self._of(method).mean(axis=0)
-        best = int(np.argmax(share))
-        return float(self.alphas[best]), float(share[best])
+        best = int(np.argmax(self.counts[method]))
+        return float(self.alphas[best]), float(self.counts[method][best] / self.replicates)
 
     def interval(self, method: str) -> tuple[float, float]:
         """Wilson's 95 % interval of :meth:`any_alpha`."""
-        return wilson(int(self._of(method).any(axis=1).sum()), self.replicates)
+        return wilson(int(self.recovered[method].sum()), self.replicates)
 
     def difference(self, method: str, other: str) -> tuple[float, float]:
-        """:meth:`any_alpha` of one method less that of another, and the standard error of it.
+        """:meth:`any_alpha` of one method minus that of another, and its standard error.
 
-        The replicates are the same for both, so the error is that of a mean of paired differences.
+        Both methods see the same replicates, so this is the standard error of a mean of paired differences.
         """
-        gap = self._of(method).any(axis=1).astype(float) - self._of(other).any(axis=1)
+        gap = self.recovered[method].astype(float) - self.recovered[other]
         return float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(gap.size))
 
 
 def recovery(
-    rho,
-    n_samples=100,
-    replicates=1000,
+    rho: float,
+    n_samples: int = 100,
+    replicates: int = 1000,
     *,
-    methods=None,
-    alphas=ALPHAS,
-    given_alpha=None,
-    n_jobs=2,
-    random_state=0,
-) -> DiamondTable:
+    methods: Mapping[str, tuple[Penalty, ...]] | None = None,
+    alphas: Sequence[float] = ALPHAS,
+    given_alpha: float | None = None,
+    n_jobs: int = 2,
+    random_state: int = 0,
+) -> Recovery:
     r"""The probability of exact support recovery on the diamond graph.
 
     Parameters
@@ -172,19 +144,19 @@ def recovery(
         With ``2 rho^2 < 1``; the paper takes 0.1 (incoherence holds) and 0.3 (it does not).
     n_samples, replicates : int
     methods : dict of str to tuple of penalties, optional
-        By default :func:`default_methods`. Of several penalties the mean is meant.
+        By default :func:`default_methods`. The mean of several penalties is used.
     alphas : sequence of float
         The path.
     given_alpha : float, optional
         The alpha that is fixed in advance; it joins the path. By default :math:`\sqrt{\log p / n}`, the rate
-        of theory with no constant tuned.
+        of the theory without a tuned constant.
     n_jobs : int
-        Processes. The result does not depend on it.
+        The number of processes. The result does not depend on it.
     random_state : int
 
     Returns
     -------
-    DiamondTable
+    Recovery
 
     Examples
     --------
@@ -197,7 +169,9 @@ def recovery(
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 2:
             raise ValueError(f"{name} must be an integer of at least 2; got {value!r}")
     if n_samples <= 4:
-        raise ValueError(f"n_samples must be above 4, or there is no likelihood estimate; got {n_samples}")
+        raise ValueError(
+            f"n_samples must be above 4, because the likelihood estimate must exist; got {n_samples}"
+        )
     methods = default_methods() if methods is None else methods
     if given_alpha is None:
         given_alpha = np.sqrt(np.log(4) / n_samples)
@@ -218,13 +192,12 @@ def recovery(
 
         found = Parallel(n_jobs=n_jobs)(delayed(_recovered)(*job) for job in jobs)
     success = dict(zip(distinct, np.concatenate(found, axis=1), strict=True))
-    return DiamondTable(
-        rho=float(rho),
-        n_samples=int(n_samples),
-        methods=tuple(methods),
-        alphas=alphas,
-        given_alpha=float(given_alpha),
-        success=np.stack([success[rules[name]] for name in methods]),
+    return Recovery(
+        float(rho),
+        alphas,
+        float(given_alpha),
+        {name: success[rules[name]].any(axis=1).astype(int) for name in methods},
+        {name: success[rules[name]].sum(axis=0) for name in methods},
     )
 
 
@@ -235,7 +208,7 @@ def _key(penalties):
 
 
 def _recovered(seeds, rho, n_samples, methods, alphas):
-    """Success of every method, for these replicates and alphas."""
+    """Whether each method succeeds, for these replicates and alphas."""
     from trimreg.datasets import make_diamond
 
     success = np.zeros((len(methods), len(seeds), alphas.size), dtype=bool)
@@ -248,24 +221,16 @@ def _recovered(seeds, rho, n_samples, methods, alphas):
     return success
 
 
-def path(S, penalties, alphas) -> np.ndarray:
-    """The edges of the fits of a 4 x 4 covariance along a path of alphas, a row each.
+def path(S: np.ndarray, penalties: Sequence[Penalty], alphas: Sequence[float]) -> np.ndarray:
+    """The edges of the fits to a 4 x 4 covariance along a path of alphas, one row per alpha.
 
     The weights start from the inverse of S at every alpha. The weighted problems are convex; each starts from
-    the solution of the last.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.datasets import diamond_covariance
-    >>> from trimreg_reproduction.graphs.diamond import path, trimmed
-    >>> path(diamond_covariance(0.5), trimmed(5), [0.1]).round(3) + 0.0
-    array([[-1., -1.,  0.,  1., -1., -1.]])
+    the solution of the previous one.
     """
     from trimreg.graphs.solver import kernels
 
     rows, columns = _PAIRS
-    # As the library does it: S becomes a correlation matrix, its scales go into the factors of the penalty.
+    # As in the library, S becomes a correlation matrix, and its scales become factors of the penalty.
     deviation = np.sqrt(np.diagonal(S))
     R = S / np.multiply.outer(deviation, deviation)
     R = (R + R.T) / 2
@@ -292,7 +257,7 @@ def path(S, penalties, alphas) -> np.ndarray:
 
 
 def _levels(penalties, theta, alpha, gradient):
-    """The thresholds that the weights at theta make, the mean over the penalties."""
+    """The thresholds for the weights at theta, the mean over the penalties."""
     total = 0.0
     for penalty in penalties:
         total = total + penalty.thresholds(penalty.weights(theta, alpha, gradient), alpha)

@@ -81,9 +81,9 @@ def first_order_many(
     >>> import numpy as np
     >>> from trimreg_reproduction.linear.batches import first_order_many
     >>> from trimreg_reproduction.linear.gramkernels import TRIMMED
-    >>> from trimreg_reproduction.networks.device import device
+    >>> from trimreg_reproduction.networks.device import find_device
     >>> c = np.array([[5.0, 2.0, -1.0]])
-    >>> first_order_many(np.eye(3), c, 0 * c, 1.5, TRIMMED, 1, 1.0, 1e-6, 100, device("cpu"))[0]
+    >>> first_order_many(np.eye(3), c, 0 * c, 1.5, TRIMMED, 1, 1.0, 1e-6, 100, find_device("cpu"))[0]
     array([[5. , 0.5, 0. ]])
     """
     torch = namespace(device)

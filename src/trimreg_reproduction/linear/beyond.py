@@ -1,16 +1,21 @@
 """Beyond the paper: trimming against abess and skglm's MCP, and ways to choose h, on the same draws.
 
-Four kinds of data: the paper's two designs, neighbouring columns of correlation 0.9, and a logistic model.
-Peers that are not installed are skipped, and the row says so. Everyone standardizes columns, fits an
-intercept and chooses among the same sizes on the same five folds, where it chooses by cross-validation.
+There are four kinds of data: the paper's two designs, an AR(1) design with correlation 0.9 between neighbors,
+and a logistic model. Peers that are not installed are skipped, and the row says so. Every method standardizes
+the columns and fits an intercept; those that use cross-validation choose among the same sizes on the same
+five folds.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
+from ..intervals import mean_line, share_line
+from ..pictures import DASHES, PALETTE, draw, new_figure
 from ..spec import Cell, Chart, Experiment, Verdict
-from .theory import draw_chart, mean_line, share_line
 
 NAME = "beyond"
 #: Kind of data: title, features, nonzeros, sample sizes, replicates at full size.
@@ -27,17 +32,10 @@ _N_ALPHAS = 20
 
 
 def cells(size: str) -> list[Cell]:
-    """A cell has all the methods of a family on one draw.
+    """The cells: all methods of a family on one draw.
 
-    skglm compiles for some twenty seconds in every new process, so that it takes part at full size only. It
-    does not take part with the logistic loss, where its MCP did not come to an end on some draws.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction import beyond
-    >>> cells = beyond.cells("quick")
-    >>> cells[0].name, {cell["family"] for cell in cells} == {"trimmed", "abess"}
-    ('beyond/task=M2,n=50,family=trimmed,replicate=0', True)
+    skglm compiles for about twenty seconds in every new process, so it is run at full size only. It is not
+    run with the logistic loss, for which its MCP did not terminate on some draws.
     """
     quick = size == "quick"
     return [
@@ -49,17 +47,8 @@ def cells(size: str) -> list[Cell]:
     ]
 
 
-def draw(cell: Cell):
-    """X, y and the true coefficients; the same for all families.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction import beyond
-    >>> from trimreg_reproduction.spec import Cell
-    >>> X, y, coef = beyond.draw(Cell.of("beyond", task="logistic", n=150, family="abess", replicate=0))
-    >>> X.shape, sorted(set(y.tolist())), int((coef != 0).sum())
-    ((150, 64), [0.0, 1.0], 5)
-    """
+def draw_data(cell: Cell) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X, y and the true coefficients, the same for all families."""
     from trimreg.datasets import make_ar1, make_paper_design
 
     rng, task, n = cell.rng("family"), cell["task"], cell["n"]
@@ -77,8 +66,8 @@ def draw(cell: Cell):
 
 
 def run(cell: Cell) -> list[dict]:
-    """A row for each method of the family: what it found, or why it was skipped."""
-    X, y, coef = draw(cell)
+    """One row per method of the family: its scores, or why it was skipped."""
+    X, y, coef = draw_data(cell)
     fits = {"trimmed": _fit_trimmed, "abess": _fit_abess, "skglm": _fit_skglm}[cell["family"]]
     names = [name for name in METHODS[cell["family"]] if cell["task"] != "logistic" or name != LASSO]
     fold_of = np.random.default_rng(cell.seed("family") ^ 1).permutation(np.arange(y.size) % FOLDS)
@@ -98,16 +87,8 @@ METHODS = {
 _MEASURES = ("exact", "size", "f1", "error")
 
 
-def score(found, coef) -> dict:
-    r"""Exact recovery (0 or 1), size, F1 of the support, :math:`\|\hat\theta - \theta^*\| / \|\theta^*\|`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg_reproduction.linear.beyond import score
-    >>> score(np.array([2.0, 1.0, 0.0]), np.array([2.0, 0.0, 0.0]))
-    {'exact': 0, 'size': 2, 'f1': 0.6666666666666666, 'error': 0.5}
-    """
+def score(found: np.ndarray, coef: np.ndarray) -> dict:
+    r"""Exact recovery (0 or 1), size, F1 of the support, :math:`\|\hat\theta - \theta^*\| / \|\theta^*\|`."""
     kept, true = found != 0, coef != 0
     both = int(np.sum(kept & true))
     return {
@@ -118,7 +99,7 @@ def score(found, coef) -> dict:
     }
 
 
-# -- the methods: each gives coefficients in the units of X ------------------------------------------------
+# -- the methods: each returns coefficients in the units of X -----------------------------------------------
 
 
 def _splits(fold_of):
@@ -166,7 +147,7 @@ def _fit_abess(X, y, coef, logistic, fold_of):
 
 
 def _fit_skglm(X, y, coef, logistic, fold_of):
-    """MCP with the paper's 2.5, over a path from the alpha at which all is 0 to a fiftieth of it."""
+    """MCP with the paper's gamma = 2.5, from the alpha that selects nothing to a fiftieth of it."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -177,7 +158,7 @@ def _fit_skglm(X, y, coef, logistic, fold_of):
     alphas = largest * np.geomspace(1.0, 0.02, _N_ALPHAS)
     losses = np.zeros(_N_ALPHAS)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # at the least alphas, which nobody picks
+        warnings.simplefilter("ignore", ConvergenceWarning)  # at the smallest alphas, which are not chosen
         for train, test in _splits(fold_of):
             path, intercepts = _skglm_path(np.asfortranarray(Z[train]), y[train], alphas)
             losses += ((y[test, None] - Z[test] @ path.T - intercepts) ** 2).sum(axis=0)
@@ -186,7 +167,7 @@ def _fit_skglm(X, y, coef, logistic, fold_of):
 
 
 def _skglm_path(Z, y, alphas):
-    """Coefficients, a row each, and intercepts; each alpha starts from the solution of the last."""
+    """Coefficients, one row per alpha, and intercepts; each fit starts from the previous one."""
     from skglm import MCPRegression
 
     model = MCPRegression(gamma=2.5, fit_intercept=True, warm_start=True, tol=1e-6)
@@ -205,18 +186,8 @@ def _done(frame):
     return frame[frame["skipped"].isna()]
 
 
-def compared(frame, method, other, measure) -> dict[str, tuple[float, float, int]]:
-    """For each kind of data: mean of ``method`` less ``other`` on the same draws, its error, and how many.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from trimreg_reproduction.linear.beyond import compared
-    >>> rows = [{"task": "M2", "n": 50, "replicate": i, "method": m, "skipped": None, "f1": v}
-    ...         for i, pair in enumerate([(1.0, 0.5), (1.0, 0.5)]) for m, v in zip("ab", pair)]
-    >>> compared(pd.DataFrame(rows), "a", "b", "f1")
-    {'M2': (0.5, 0.0, 2)}
-    """
+def compared(frame: Any, method: str, other: str, measure: str) -> dict[str, tuple[float, float, int]]:
+    """For each kind of data: the mean of ``method`` minus ``other``, its standard error, and the draws."""
     rows = _done(frame)
     wide = rows[rows["method"].isin([method, other])].pivot_table(
         index=["task", "n", "replicate"], columns="method", values=measure, aggfunc="mean"
@@ -231,7 +202,7 @@ def compared(frame, method, other, measure) -> dict[str, tuple[float, float, int
     return found
 
 
-#: What is compared with what: the paper's claim first, then the best-subset peer with each way to choose.
+#: The comparisons: first the paper's claim, then the best-subset peer with each way to choose.
 PAIRS = (
     ("trimmed, h by CV", "skglm MCP, alpha by CV"),
     ("trimmed, h by CV", LASSO),
@@ -241,25 +212,18 @@ PAIRS = (
 )
 
 
-def judge(frame) -> Verdict:
-    """Trimming with h by cross-validation against MCP and the lasso; abess is reported beside them."""
+def judge(frame: Any) -> Verdict:
+    """Judges trimming with h by cross-validation against MCP and the lasso; abess is reported only."""
     table, better, worse = [], 0, 0
     for method, other in PAIRS:
         exact, error = compared(frame, method, other, "exact"), compared(frame, method, other, "error")
         for task, (gap, se, count) in exact.items():
             more, more_se, _ = error[task]
-            table.append(
-                {
-                    "data": TASKS[task][0],
-                    "method": method,
-                    "against": other,
-                    "draws": count,
-                    "exact recovery, difference": round(gap, 3),
-                    "its error": round(se, 3),
-                    "l2 error, difference": round(more, 4),
-                    "its standard error": round(more_se, 4),
-                }
-            )
+            table.append({
+                "data": TASKS[task][0], "method": method, "against": other, "draws": count,
+                "exact recovery, difference": round(gap, 3), "its error": round(se, 3),
+                "l2 error, difference": round(more, 4), "its standard error": round(more_se, 4),
+            })  # fmt: skip
             if (method, other) in PAIRS[:2]:
                 better += (gap > 1.96 * se) + (more < -1.96 * more_se)
                 worse += (gap < -1.96 * se) + (more > 1.96 * more_se)
@@ -273,7 +237,7 @@ def judge(frame) -> Verdict:
         gaps = compared(frame, method, other, "exact")
         if gaps:
             shown = ", ".join(f"{task} {gap:+.2f} ± {1.96 * se:.2f}" for task, (gap, se, _) in gaps.items())
-            text.append(f"Exact recovery of {method} less that of {other}: {shown}.")
+            text.append(f"Exact recovery of {method} minus that of {other}: {shown}.")
     rows = _done(frame)
     shares = {m: rows.loc[rows["method"] == m, "exact"].astype(float).mean() for m in METHODS["trimmed"]}
     text.append(
@@ -285,19 +249,19 @@ def judge(frame) -> Verdict:
     return Verdict(kind, " ".join(text), table)
 
 
-def charts(frame) -> list[Chart]:
+def charts(frame: Any) -> list[Chart]:
     """For each kind of data, exact recovery and the l2 error over n."""
     found = []
     for task, (title, p, k, *_) in TASKS.items():
         rows = _done(frame[frame["task"] == task])
         exact, error = [], []
-        for names in METHODS.values():
-            for name in names:
-                groups = rows[rows["method"] == name].groupby("n")
+        for name, look in _looks().items():
+            groups = [(n, group) for n, group in rows[rows["method"] == name].groupby("n")]
+            if groups:
                 ns = [n for n, _ in groups]
-                if ns:
-                    exact.append(share_line(name, ns, [g["exact"].to_numpy(dtype=float) for _, g in groups]))
-                    error.append(mean_line(name, ns, [g["error"].to_numpy(dtype=float) for _, g in groups]))
+                exact.append(share_line(name, ns, [g["exact"].to_numpy(dtype=float) for _, g in groups]))
+                error.append(mean_line(name, ns, [g["error"].to_numpy(dtype=float) for _, g in groups]))
+                exact[-1]["look"] = error[-1]["look"] = look
         if exact:
             what = f"{title}, p = {p}, k = {k}"
             found.append(Chart(f"Exact support: {what}", "n", "probability", exact, log_x=True))
@@ -305,41 +269,32 @@ def charts(frame) -> list[Chart]:
     return found
 
 
-def figure(frame):
-    """Exact recovery above, errors below; a column for each kind of data, one legend."""
-    from matplotlib.figure import Figure
-
+def figure(frame: Any) -> Any:
+    """Exact recovery above, errors below; one column per kind of data, one legend."""
     drawn = charts(frame)
-    columns = len(drawn) // 2
-    drawing = Figure(figsize=(3.4 * columns, 6.4), layout="constrained")
-    axes = drawing.subplots(2, columns, squeeze=False)
+    picture, axes = new_figure(3.4 * len(drawn) / 2, 6.4, 2, len(drawn) // 2)
+    labels = ("probability of the exact support", "relative l2 error")
     for i, chart in enumerate(drawn):
-        ax = draw_chart(axes[i % 2, i // 2], chart, styles=_styles())
-        ax.get_legend().remove()
-        ax.set_title(
-            chart.title.split(": ")[1].rsplit(", p", 1)[0] if i % 2 == 0 else "", fontsize=9.5, loc="left"
-        )
-        if i % 2 == 0:
-            ax.set_ylim(-0.03, 1.03)
-        ax.set_ylabel(("probability of the exact support", "relative l2 error")[i % 2] if i < 2 else "")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    drawing.legend(
-        handles, labels, handlelength=3.0, frameon=False, fontsize=8.5, ncols=4, loc="outside lower center"
+        above = i % 2 == 0
+        title = chart.title.split(": ")[1].rsplit(", p", 1)[0] if above else ""
+        chart = replace(chart, title=title, y=labels[i % 2] if i < 2 else "")
+        draw(axes[i % 2, i // 2], chart, loc="left", band=0.12, shares=above)
+    handles, names = axes[0, 0].get_legend_handles_labels()
+    picture.legend(
+        handles, names, handlelength=3.0, frameon=False, fontsize=8.5, ncols=4, loc="outside lower center"
     )
-    return drawing
+    return picture
 
 
-def _styles():
-    """Colour by family, dashes by the way to choose: the same in every panel."""
-    from trimreg.plotting.style import DASHES, PALETTE
-
+def _looks():
+    """The color of each family and the dashes of each way to choose, the same in every panel."""
     colors = dict(zip(FAMILIES, PALETTE, strict=False))
-    styles = {
+    looks = {
         name: {"color": colors[family], "linestyle": DASHES[i]}
         for family, names in METHODS.items()
         for i, name in enumerate(names)
-    }
-    return styles | {LASSO: {"color": "0.4", "linestyle": "-"}}
+    } | {LASSO: {"color": "0.4", "linestyle": "-"}}
+    return {name: look | {"markersize": 3, "linewidth": 1.4} for name, look in looks.items()}
 
 
 EXPERIMENT = Experiment(

@@ -3,16 +3,19 @@ r"""Figure 4: small regularization parameters, and the effect of h.
 The paper does not print the sizes; we take (p, k) = (128, 8) throughout.
 
 (a) Coefficients N(0, 0.8^2), log10 lambda from -3 to -1, :math:`h = \lceil 0.05 p \rceil = 7`, the incoherent
-design: trimmed against lasso over n, lambda chosen by cross-validation or with the truth in hand. (b), (c):
+design: trimmed against lasso over n, lambda chosen by cross-validation or by the truth. (b), (c):
 n = 100, coefficients N(0, 5^2), the design M_1 and the incoherent one; h from 0, where the trimmed penalty is
 the l1 norm, over k = 8 to 3 k. The scaling of lambda is that of :mod:`trimreg_reproduction.linear.methods`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..intervals import wilson
+from ..pictures import PALETTE, draw, new_figure
 from ..spec import Cell, Chart, Experiment, Verdict
 from .methods import LAMBDAS, simulate
 
@@ -43,7 +46,7 @@ def cells(size: str) -> list[Cell]:
 
 
 def run(cell: Cell) -> list[dict]:
-    """Rows by method (panel a) or by h, with the lasso beside (panels b and c)."""
+    """One row per method (panel a), or per h and one for the lasso (panels b and c)."""
     from trimreg.datasets import make_paper_design
 
     n, panel = cell["n"], cell["panel"]
@@ -58,7 +61,7 @@ def run(cell: Cell) -> list[dict]:
     rows = []
     for h in QUICK_HS if cell["hs"] == "quick" else HS:
         methods = ("trimmed", "lasso") if h == 0 else ("trimmed",)
-        # The same folds for every h: differences between h are not those of the folds.
+        # All h share the folds, so that differences between h are not due to the folds.
         rows += [row | {"h": h} for row in simulate(data, methods, np.random.default_rng(folds), h=h)]
     return rows
 
@@ -66,8 +69,8 @@ def run(cell: Cell) -> list[dict]:
 # -- what the rows say ------------------------------------------------------------------------------------
 
 
-def summary(frame) -> list[dict]:
-    """By panel, n, h and method: shares of recovery with Wilson's intervals, errors with their deviations."""
+def summary(frame: Any) -> list[dict]:
+    """For each panel, n, h and method: recovery with Wilson's intervals, and errors with standard errors."""
     rows = []
     for (panel, n, h, method), group in frame.groupby(["panel", "n", "h", "method"], sort=True):
         count = len(group)
@@ -82,7 +85,7 @@ def summary(frame) -> list[dict]:
     return rows
 
 
-def charts(frame) -> list[Chart]:
+def charts(frame: Any) -> list[Chart]:
     """Errors and recovery over n in the small regime, and over h in both designs."""
     table = summary(frame)
     found = []
@@ -113,12 +116,12 @@ def _line(name, rows, along, column):
     return line | {"low": low, "high": high}
 
 
-def judge(frame) -> Verdict:
-    """Three claims: trimmed beats lasso in the small regime, h = k is best, h = 0 is the lasso."""
+def judge(frame: Any) -> Verdict:
+    """Judges three claims: trimmed beats lasso in the small regime, h = k is best, h = 0 is the lasso."""
     table = summary(frame)
     small = _small_regime(frame)
     met = [all(row["difference"] < 0 for row in small) and bool(small)]
-    text = ["(a) cross-validated l2 error, trimmed less lasso: "]
+    text = ["(a) cross-validated l2 error, trimmed minus lasso: "]
     text[0] += (
         ", ".join(f"{r['difference']:+.2f} +- {1.96 * r['se']:.2f} at n = {r['n']}" for r in small) + "."
     )
@@ -139,7 +142,7 @@ def judge(frame) -> Verdict:
             f"({at_k['recovered_any low']:.2f} to {at_k['recovered_any high']:.2f}) at h = k, "
             f"{at_0['recovered_any']:.2f} at h = 0 (lasso {lasso['recovered_any']:.2f}), "
             f"highest at h = {top['h']}; error {at_k['cv_error']:.2f} at h = k against "
-            f"{lasso['cv_error']:.2f} of the lasso."
+            f"{lasso['cv_error']:.2f} for the lasso."
         )
     kind = "reproduced" if all(met) else "partly" if any(met) else "not"
     return Verdict(kind, " ".join(text), table)
@@ -154,41 +157,29 @@ def _small_regime(frame):
     return rows
 
 
-def figure(frame):
+def figure(frame: Any) -> Any:
     """Panels (a), (b), (c): recovery above, errors below."""
-    from matplotlib.figure import Figure
-
-    from trimreg.plotting.style import PALETTE, tidy
-
     table = summary(frame)
-    picture = Figure(figsize=(11.0, 6.2), layout="constrained")
-    axes = picture.subplots(2, 3)
+    picture, axes = new_figure(11.0, 6.2, 2, 3)
     panels = [("a", "n", "samples n", "small regime, h = 7"), *((p, "h", "h", PANELS[p][1]) for p in PANELS)]
     for column, (panel, along, label, title) in enumerate(panels):
         rows = [row for row in table if row["panel"] == panel]
-        for row_of_axes, what in enumerate(("recovered_any", "cv_error")):
-            ax = axes[row_of_axes][column]
-            for rank, method in enumerate(("trimmed", "lasso")):
+        for ax, what, y in (
+            (axes[0, column], "recovered_any", "probability of recovery"),
+            (axes[1, column], "cv_error", "cross-validated l2 error"),
+        ):
+            lines = []
+            for method, color in (("trimmed", PALETTE[0]), ("lasso", PALETTE[3])):
                 mine = [row for row in rows if row["method"] == method]
-                if not mine:
-                    continue
-                line = _line(method, mine, along, what)
-                if panel != "a" and method == "lasso":
-                    ax.axhline(line["y"][0], color=PALETTE[3], linestyle="--", linewidth=1.2, label="lasso")
-                    continue
-                ax.plot(line["x"], line["y"], "o-", color=PALETTE[3 * rank], markersize=4, label=method)
-                ax.fill_between(
-                    line["x"], line["low"], line["high"], color=PALETTE[3 * rank], alpha=0.15, linewidth=0
-                )
+                if mine:
+                    lines.append(_line(method, mine, along, what) | {"look": {"color": color}})
             if panel != "a":
+                for line in lines[1:]:  # the lasso does not depend on h
+                    line |= {"level": True, "look": line["look"] | {"linestyle": "--", "linewidth": 1.2}}
                 ax.axvline(K, color="0.75", linewidth=0.9, zorder=0)
-            ax.set_xlabel(label)
-            ax.set_ylabel("probability of recovery" if row_of_axes == 0 else "cross-validated l2 error")
-            if row_of_axes == 0:
-                ax.set_title(f"({panel}) {title}", fontsize=9.5)
-                ax.set_ylim(-0.03, 1.03)
-            tidy(ax, grid="y")
-    axes[0][0].legend(frameon=False, fontsize=8.5)
+            above = what == "recovered_any"
+            draw(ax, Chart(f"({panel}) {title}" if above else "", label, y, lines), shares=above)
+    axes[0, 0].legend(frameon=False, fontsize=8.5)
     return picture
 
 

@@ -1,16 +1,20 @@
-"""What the theorems of the paper promise, measured over many draws; :mod:`.theorems` has the measurements."""
+"""The theorems of the paper, measured over many draws; :mod:`.theorems` measures one draw."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
-from ..intervals import wilson
+from ..intervals import mean_line, share_line
+from ..pictures import draw, new_figure
 from ..spec import Cell, Chart, Experiment, Verdict
 from . import theorems
 
 NAME = "theory"
 DESIGNS = {"gaussian": "independent", "M2": "equal correlations, M2(0.7)", "M1": "non-incoherent, M1"}
-#: Theorem 1 is measured where every set U and every local minimum can be enumerated.
+#: Theorem 1 is measured at a size at which all sets U and all local minima can be enumerated.
 SMALL = {"p": 12, "k": 3}
 SMALL_HS = (0, 1, 3, 5)
 ERROR_SHAPE = {"n": 320, "p": 128, "k": 16}
@@ -27,14 +31,7 @@ SIZES = {
 
 
 def cells(size: str) -> list[Cell]:
-    """The cells of all parts; a cell has every h.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction import theory
-    >>> theory.cells("quick")[0].name
-    'theory/part=theorem 1,design=gaussian,n=50,p=12,k=3,replicate=0'
-    """
+    """The cells of all parts; a cell has every h."""
     plan, found = SIZES[size], []
     for design in DESIGNS:
         for n in plan["small_n"]:
@@ -63,7 +60,7 @@ def cells(size: str) -> list[Cell]:
 
 
 def run(cell: Cell) -> list[dict]:
-    """The rows of a cell: one for each h, and one in all for a run of Algorithm 1."""
+    """The rows of a cell: one per h, or a single one for a run of Algorithm 1."""
     if cell["part"] == "theorem 3":
         rng = cell.rng("scaling")  # the iterates are the same in every scaling
         return theorems.theorem_3(rng, cell["strength"], cell["scaling"], **STEPS_SHAPE)
@@ -79,76 +76,27 @@ def run(cell: Cell) -> list[dict]:
 # -- what the rows say -------------------------------------------------------------------------------------
 
 
-def part(frame, name):
-    """The rows of a part; h and flags are numbers of floating point where other parts have none."""
+def part(frame: Any, name: str) -> Any:
+    """The rows of one part. h and flags are floats, because other parts lack them."""
     return frame[frame["part"] == name]
 
 
-def share_line(name, x, flags) -> dict:
-    """A line of shares with Wilson's intervals, from lists of flags over x.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.linear.theory import share_line
-    >>> share_line("lasso", [10], [[1, 0, 1, 1]])["y"]
-    [0.75]
-    """
-    ends = [wilson(int(np.sum(one)), len(one)) for one in flags]
-    return {
-        "name": name,
-        "x": [float(value) for value in x],
-        "y": [float(np.mean(one)) for one in flags],
-        "low": [low for low, _ in ends],
-        "high": [high for _, high in ends],
-    }
-
-
-def mean_line(name, x, values) -> dict:
-    """A line of means with 95 % intervals, from lists of values over x.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.linear.theory import mean_line
-    >>> mean_line("error", [0], [[1.0, 3.0]])["y"]
-    [2.0]
-    """
-    values = [np.asarray(one, dtype=float) for one in values]
-    mean = [float(one.mean()) for one in values]
-    half = [1.96 * float(one.std(ddof=1)) / np.sqrt(one.size) if one.size > 1 else 0.0 for one in values]
-    return {
-        "name": name,
-        "x": [float(value) for value in x],
-        "y": mean,
-        "low": [float(m - w) for m, w in zip(mean, half, strict=True)],
-        "high": [float(m + w) for m, w in zip(mean, half, strict=True)],
-    }
-
-
 def _over(rows, key, column):
-    """The values of ``key`` in order, and the list of ``column`` at each."""
+    """The values of ``key`` in order, and the values of ``column`` at each."""
     groups = [(value, group[column].to_numpy(dtype=float)) for value, group in rows.groupby(key)]
     return [value for value, _ in groups], [values for _, values in groups]
 
 
-def error_law(rows) -> dict:
+def error_law(rows: Any) -> dict:
     r"""How the constant :math:`c(h) = \|\hat\theta - \theta^*\|_2 / (\alpha\sqrt k)` falls from h = 0 to k.
 
-    The means at both ends, the mean over draws of their ratio with its standard error, and the least squares
-    fit of the form that the bound of the theorem has, over :math:`h \le k`,
+    Returns the means at both ends, the mean over draws of their ratio with its standard error, and a least
+    squares fit over :math:`h \le k` of the form of the theorem's bound,
 
     .. math:: c(h) = \tfrac a2 + b \sqrt{1 - h/k},
 
-    with what the noise leaves, and what the penalty on k - h coefficients adds. In the bound both a and b are
-    C.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from trimreg_reproduction.linear.theory import error_law
-    >>> rows = pd.DataFrame({"replicate": 0, "k": 4, "h": [0, 3, 4], "constant": [1.3, 0.8, 0.3]})
-    >>> law = error_law(rows)
-    >>> round(law["noise"], 6), round(law["bias"], 6)
-    (0.6, 1.0)
+    where a ("noise") is due to the noise and b ("bias") to the penalty on k - h coefficients. In the bound
+    both are C.
     """
     k = float(rows["k"].iloc[0])
     at = rows.pivot_table(index="replicate", columns="h", values="constant")
@@ -167,8 +115,8 @@ def error_law(rows) -> dict:
     }
 
 
-def judge(frame) -> Verdict:
-    """A verdict for each part, and "partly" for all together unless they agree."""
+def judge(frame: Any) -> Verdict:
+    """One verdict per part; together "partly" unless all agree."""
     parts = [_judge_1, _judge_2, _judge_conditions, _judge_3]
     table = [one(frame) for one in parts]
     kinds = {row["verdict"] for row in table}
@@ -187,9 +135,9 @@ def _judge_1(frame):
     minima = int(rows.loc[met, "minima"].sum())
     measured = (
         f"with p = 12 all sets U and all local minima were enumerated. The conditions are met in "
-        f"{int(met.sum())} of {len(rows)} cases, and at all of their {minima} local minima the conclusions "
-        f"hold in {int(holds[met].sum())} of these cases. Where dual feasibility fails, they hold in "
-        f"{int(holds[~met].sum())} of {int((~met).sum())} all the same."
+        f"{int(met.sum())} of {len(rows)} cases, with {minima} local minima; in {int(holds[met].sum())} of "
+        f"these cases the conclusions hold at all of them. If dual feasibility fails, they still hold in "
+        f"{int(holds[~met].sum())} of {int((~met).sum())} cases."
     )
     claim = "under its conditions every local minimum orders the supports, has its zeros and is near in l_inf"
     verdict = "reproduced" if met.any() and holds[met].all() else "partly" if holds[met].any() else "not"
@@ -198,7 +146,7 @@ def _judge_1(frame):
 
 def _judge_2(frame):
     rows = part(frame, "theorem 2")
-    # The theorem speaks of local minima that order the supports, as Theorem 1 says they do.
+    # The theorem is about local minima that order the supports, as Theorem 1 claims.
     ordered = rows[rows["ordered"].astype(float) == 1]
     within = ordered["within"].astype(float).to_numpy()
     texts, falls = [], []
@@ -212,7 +160,7 @@ def _judge_2(frame):
         )
     measured = (
         f"the bound, with constant 1 / (smallest eigenvalue), holds in {int(within.sum())} of {within.size} "
-        f"fits that order the supports ({len(rows)} in all), whose bounds fall by a factor of 3. "
+        f"fits that order the supports ({len(rows)} in total); the bound falls by a factor of 3. "
         + "; ".join(texts)
         + "."
     )
@@ -237,7 +185,7 @@ def _judge_conditions(frame):
         f"the worst set found (by search in {searched} of {len(rows)} cases: a lower bound) breaks strict "
         f"dual feasibility in {int(broken.sum())} of {len(rows)} cases with h > 0, and in "
         f"{int(broken[late].sum())} of {int(late.sum())} at n = {int(most)}. In {int(ordered[broken].sum())} "
-        f"of the {int(broken.sum())} the fit orders the supports all the same. The mean incoherence is "
+        f"of the {int(broken.sum())} the fit still orders the supports. The mean incoherence is "
         f"{mean[fewest]:.1f} at n = {int(fewest)} and {mean[most]:.1f} at n = {int(most)}."
     )
     claim = "incoherence and dual feasibility hold for all sets U at about the sample sizes of h = 0"
@@ -263,7 +211,7 @@ def _judge_3(frame):
         f"{int(number['over_ours'].sum())} K. The paper's constant 4 + 2 lambda / L_f fails for single steps "
         f"in {number['steps_over_paper'].sum() / total:.0%}; its bound at K fails for {over['sum']:.0%} of "
         f"the K if the loss is a sum of squares, {over['paper']:.1%} if it is the paper's mean and "
-        f"{over['mean']:.1%} if it is half of that: it does not scale as T does."
+        f"{over['mean']:.1%} if it is half of that, because it does not scale like T."
     )
     claim = "Algorithm 1 reaches stationarity at the rate 1/K, with the constant 4 + 2 lambda L_r / L_f"
     kind = "reproduced" if falls and papers else "partly" if falls and ours else "not"
@@ -276,8 +224,8 @@ _COUNTS = ("steps", "ascents", "over_ours", "over_paper", "steps_over_ours", "st
 # -- pictures ----------------------------------------------------------------------------------------------
 
 
-def charts(frame) -> list[Chart]:
-    """A chart for each part; Theorem 3 for the loss that is a sum of squares."""
+def charts(frame: Any) -> list[Chart]:
+    """Charts of each part; Theorem 3 with a sum of squares as loss."""
     return [*_charts_1(frame), _chart_2(frame), *_charts_conditions(frame), _chart_3(frame)]
 
 
@@ -322,7 +270,7 @@ def _charts_conditions(frame):
 
 
 def _first_run(frame):
-    """The row of the first run at the middle strength, in the scaling of the authors' code."""
+    """The row of the first run at the middle strength, with the scaling of the authors' code."""
     rows = part(frame, "theorem 3")
     return rows[(rows["scaling"] == "sum") & (rows["strength"] == 5.0)].sort_values("replicate").iloc[0]
 
@@ -340,46 +288,20 @@ def _chart_3(frame):
     return Chart(title, "K", "T", lines, log_x=True, log_y=True)
 
 
-def figure(frame):
+def figure(frame: Any) -> Any:
     """Four panels: conditions of Theorem 1, errors, dual feasibility, convergence."""
-    from matplotlib.figure import Figure
-
     conditions, _, errors, _, dual, steps = charts(frame)
-    drawing = Figure(figsize=(10.4, 7.6), layout="constrained")
-    axes = drawing.subplots(2, 2).ravel()
-    for ax, chart in zip(axes, (conditions, errors, dual, steps), strict=True):
-        draw_chart(ax, chart)
-    axes[2].set_title("Dual feasibility at the worst free set found", fontsize=9.5, loc="left")
-    axes[0].set_title("Theorem 1: how often its conditions are met", fontsize=9.5, loc="left")
-    axes[0].set_ylim(-0.03, 1.03)
-    axes[1].set_ylim(bottom=0.0)
-    axes[2].axhline(1.0, color="0.5", linewidth=0.8)
-    return drawing
-
-
-def draw_chart(ax, chart, styles=None):
-    """A chart on matplotlib's axes: lines with their intervals as bands; looks by name where given."""
-    from trimreg.plotting.style import look, tidy
-
-    for index, line in enumerate(chart.lines):
-        style = look(index) if styles is None else styles[line["name"]]
-        ax.plot(line["x"], line["y"], label=line["name"], marker="o", markersize=3, linewidth=1.4, **style)
-        if "low" in line:
-            ax.fill_between(
-                line["x"], line["low"], line["high"], color=style["color"], alpha=0.12, linewidth=0
-            )
-    ax.set_xscale("log" if chart.log_x else "linear")
-    places = sorted({x for line in chart.lines for x in line["x"]})
-    if chart.log_x and len(places) <= 8:
-        ax.set_xticks(places, [f"{x:g}" for x in places])
-        ax.set_xticks([], minor=True)
-    ax.set_yscale("log" if chart.log_y else "linear")
-    ax.set_xlabel(chart.x)
-    ax.set_ylabel(chart.y)
-    ax.set_title(chart.title, fontsize=9.5, loc="left")
-    ax.legend(frameon=False, fontsize=8)
-    tidy(ax, "y")
-    return ax
+    conditions = replace(conditions, title="Theorem 1: how often its conditions are met")
+    dual = replace(dual, title="Dual feasibility at the worst free set found")
+    picture, axes = new_figure(10.4, 7.6, 2, 2)
+    for ax, chart in zip(axes.flat, (conditions, errors, dual, steps), strict=True):
+        for line in chart.lines:
+            line["look"] = {"markersize": 3, "linewidth": 1.4}
+        draw(ax, chart, loc="left", band=0.12, shares=chart is conditions)
+        ax.legend(frameon=False, fontsize=8)
+    axes[0, 1].set_ylim(bottom=0.0)
+    axes[1, 0].axhline(1.0, color="0.5", linewidth=0.8)
+    return picture
 
 
 EXPERIMENT = Experiment(

@@ -1,4 +1,4 @@
-"""Where networks are trained: on a GPU if there is one, or where the environment says; and graphs there."""
+"""The device on which networks train, and CUDA graphs on it."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Callable
 
 import torch
 
-from trimreg.reports.demo import BadInput
+from ..spec import BadInput
 
 VARIABLE = "TRIMREG_DEVICE"
 
 
-def device(asked: str | None = None, source: str = VARIABLE) -> torch.device:
-    """The device asked for, or else named by ``TRIMREG_DEVICE``: "auto" (the default), "cpu", "cuda:1", ...
+def find_device(asked: str | None = None, source: str = VARIABLE) -> torch.device:
+    """The device asked for, or that of the variable ``TRIMREG_DEVICE``: "auto", "cpu", "cuda:1", ...
 
-    "auto" is a GPU where there is one, else the CPU. ``source`` is what a message blames.
+    "auto", the default, is a GPU if there is one, else the CPU. Messages name ``source`` as the argument.
 
     Raises
     ------
     BadInput
-        If there is no such device here.
+        If there is no such device.
 
     Examples
     --------
     >>> import os
     >>> from unittest.mock import patch
-    >>> from trimreg_reproduction.networks.device import device
+    >>> from trimreg_reproduction.networks.device import find_device
     >>> with patch.dict(os.environ, TRIMREG_DEVICE="cpu"):
-    ...     device()
+    ...     find_device()
     device(type='cpu')
     """
     if asked is None:
@@ -58,7 +58,7 @@ def _check_cuda(found, said):
 
 
 def _check_other(found, said):
-    """A device of another kind counts if a number can be put there and read again ("meta" has no numbers)."""
+    """Refuse a device from which a number cannot be read back, such as "meta"."""
     try:
         torch.ones(1, device=found).item()
     except (RuntimeError, NotImplementedError, AssertionError, ImportError) as error:
@@ -66,11 +66,12 @@ def _check_other(found, said):
         raise BadInput(f"{said}, but that device cannot be used here: {reason}") from error
 
 
-def captured(warm_up: Callable[[], object], record: Callable[[], object] | None = None):
-    """A CUDA graph of what ``record`` does (by default ``warm_up``), after ``warm_up`` ran once.
+def captured(
+    warm_up: Callable[[], object], record: Callable[[], object] | None = None
+) -> torch.cuda.CUDAGraph:
+    """A CUDA graph of ``record`` (by default of ``warm_up``), which is recorded but not run.
 
-    It runs on a stream of its own, so that libraries and lazy states set up what they need outside of the
-    graph. Nothing of ``record`` is run.
+    First ``warm_up`` runs on a stream of its own, so that libraries set up their state outside of the graph.
     """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

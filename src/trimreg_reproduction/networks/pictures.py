@@ -1,9 +1,11 @@
-"""Charts and pictures of the network tables."""
+"""Charts and figures of the network tables."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
+from ..pictures import MARKERS, PALETTE, draw, new_figure, tidy
 from ..spec import Chart
 from .verdicts import NAMES, ORDER, summary
 
@@ -13,7 +15,7 @@ _BAYESIAN = ", Bayesian"
 # -- charts -----------------------------------------------------------------------------------------------
 
 
-def charts(frame) -> list[Chart]:
+def charts(frame: Any) -> list[Chart]:
     """Errors against multiplications, and over epochs for every size."""
     table = [line for line in summary(frame) if line["error"] is not None]
     found = []
@@ -24,7 +26,7 @@ def charts(frame) -> list[Chart]:
         lines = [_cost_line(name, group) for name, group in _by_name(mine).items()]
         lines = [line for line in lines if line["x"]]
         found.append(
-            Chart(title[0].upper() + title[1:], "multiplications an image", "test error in %", lines,
+            Chart(title[0].upper() + title[1:], "multiplications per image", "test error in %", lines,
                   log_x=True, log_y=_wide([error for line in lines for error in line["y"]]))
         )  # fmt: skip
     whole = frame[frame["error"].notna()]
@@ -65,7 +67,7 @@ def _cost_line(name, lines):
 
 
 def _wide(errors):
-    """Whether they are better seen on a logarithmic axis: some networks learn, and some guess."""
+    """Whether a logarithmic axis is better: some networks learn, and some only guess."""
     return min(errors, default=0.0) > 0.0 and max(errors) > 10.0 * min(errors)
 
 
@@ -82,30 +84,24 @@ def _epoch_line(name, rows):
     }
 
 
-# -- pictures ---------------------------------------------------------------------------------------------
+# -- figures ----------------------------------------------------------------------------------------------
 
 
-def figure(frame):
-    """A line for each row of the table: a point for each seed, a bar at the mean, the paper's error."""
-    from matplotlib.figure import Figure
-
-    from trimreg.plotting.style import PALETTE, tidy
-
+def figure(frame: Any) -> Any:
+    """One line per row of the table: a point per seed, a bar at the mean, and the paper's error."""
     table = [line for line in summary(frame) if line["error"] is not None]
     rows = frame[frame["error"].notna()]
-    picture = Figure(figsize=(8.6, 1.3 + 0.32 * len(table)), layout="constrained")
-    ax = picture.subplots()
+    picture, axes = new_figure(8.6, 1.3 + 0.32 * len(table))
+    ax = axes[0, 0]
     diamond = {"markersize": 6, "markerfacecolor": "none", "zorder": 4}
     for place, line in enumerate(table):
-        mine = rows[
-            (rows["method"] == line["method"])
-            & (rows["recipe"] == line["recipe"])
-            & (rows["asked"] == line["asked"])
-        ]
-        colour = PALETTE[0] if line["method"] == "trimmed" else "0.45"
+        mine = rows
+        for key in ("method", "recipe", "asked"):
+            mine = mine[mine[key] == line[key]]
+        color = PALETTE[0] if line["method"] == "trimmed" else "0.45"
         marker = "o" if line["recipe"] == "ours" else "s"
-        ax.plot(mine["error"], [place] * len(mine), marker, color=colour, alpha=0.45, markersize=4, zorder=2)
-        ax.plot([line["error"]] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2, zorder=3)
+        ax.plot(mine["error"], [place] * len(mine), marker, color=color, alpha=0.45, markersize=4, zorder=2)
+        ax.plot([line["error"]] * 2, [place - 0.3, place + 0.3], color=color, linewidth=2, zorder=3)
         if line["paper"] is not None:
             ax.plot([line["paper"]], [place], "D", color=PALETTE[1], **diamond)
     ax.plot([], [], "D", color=PALETTE[1], label="the paper's figure", **diamond)
@@ -120,13 +116,8 @@ def figure(frame):
         _ticks(ax.xaxis, ax.get_xlim(), "{x:g}")
     ax.set_xlabel("test error in %, last epoch")
     tidy(ax, grid="x")
-    ax.legend(
-        frameon=False,
-        fontsize=8,
-        loc="upper center",
-        bbox_to_anchor=(0.5, 1.0 + 0.9 / (1 + len(table))),
-        ncols=4,
-    )
+    above = (0.5, 1.0 + 0.9 / (1 + len(table)))
+    ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=above, ncols=4)
     return picture
 
 
@@ -136,63 +127,52 @@ def _row_label(line):
     return f"{_label(line['method'], line['recipe'])}: {shown}"
 
 
-def figure_of_parts(frame):
-    """Error against multiplications: a panel for each network, on MNIST and on Fashion-MNIST.
+def figure_of_parts(frame: Any) -> Any:
+    """Error against multiplications: one panel per network, on MNIST and on Fashion-MNIST.
 
     The anchors are open marks beside the curve: their networks are Bayesian, those of the curve are plain.
     """
-    from matplotlib.figure import Figure
-
     table = [line for line in summary(frame) if line["error"] is not None and line["macs"] is not None]
     networks = list(dict.fromkeys(line["network"] for line in table))
     methods = sorted({line["method"] for line in table}, key=ORDER.index)
     panels = [("MNIST", ("anchors", "curve")), ("Fashion-MNIST", ("fashion",))]
     panels = [panel for panel in panels if any(line["part"] in panel[1] for line in table)]
-    picture = Figure(figsize=(5.0 * len(networks), 3.6 * len(panels)), layout="constrained")
-    axes = picture.subplots(len(panels), len(networks), squeeze=False)
-    named = {}  # label: a mark of it
+    picture, axes = new_figure(5.0 * len(networks), 3.6 * len(panels), len(panels), len(networks))
+    marks = {}  # label: a mark of it
     for row, (data, parts) in enumerate(panels):
         for ax, network in zip(axes[row], networks, strict=True):
             mine = [line for line in table if line["network"] == network and line["part"] in parts]
-            named |= _costs(ax, mine, methods)
-            ax.set_title(f"{network}, {data}", fontsize=9.5)
-    names = sorted(named, key=lambda name: name.endswith(_BAYESIAN))
+            _draw_costs(ax, f"{network}, {data}", mine, methods)
+            handles, labels = ax.get_legend_handles_labels()
+            marks |= dict(zip(labels, handles, strict=True))
+    names = sorted(marks, key=lambda name: name.endswith(_BAYESIAN))
     picture.legend(
-        [named[name] for name in names], names, frameon=False, fontsize=8, loc="outside lower center", ncols=4
+        [marks[name] for name in names], names, frameon=False, fontsize=8, loc="outside lower center", ncols=4
     )
     return picture
 
 
-def _costs(ax, table, methods) -> dict:
-    """Error against multiplications in one panel; a mark for each label."""
+def _draw_costs(ax, title, table, methods):
     from matplotlib.ticker import EngFormatter
 
-    from trimreg.plotting.style import MARKERS, PALETTE, tidy
-
-    named = {}
+    lines = []
     for part in dict.fromkeys(line["part"] for line in table):
-        for name, lines in _by_name(line for line in table if line["part"] == part).items():
-            rank = methods.index(lines[0]["method"])
-            look = {"marker": MARKERS[rank], "color": PALETTE[rank], "markersize": 4, "linewidth": 1.2}
+        for name, group in _by_name(line for line in table if line["part"] == part).items():
+            rank = methods.index(group[0]["method"])
+            look = {"marker": MARKERS[rank], "color": PALETTE[rank], "linewidth": 1.2, "capsize": 2}
             if part == "anchors":
                 name += _BAYESIAN
                 look |= {"linestyle": "none", "markerfacecolor": "white", "markersize": 6}
-            line = _cost_line(name, lines)
-            margins = [high - y for y, high in zip(line["y"], line["high"], strict=True)]
-            named[name] = ax.errorbar(line["x"], line["y"], yerr=margins, capsize=2, **look)
-    ax.set_xscale("log")
+            lines.append(_cost_line(name, group) | {"look": look, "intervals": "bars"})
+    wide = _wide([line["error"] for line in table])
+    draw(ax, Chart(title, "multiplications per image", "test error in %, last epoch", lines, True, wide))
     _ticks(ax.xaxis, ax.get_xlim(), EngFormatter(sep=""))
-    if _wide([line["error"] for line in table]):
-        ax.set_yscale("log")
+    if wide:
         _ticks(ax.yaxis, ax.get_ylim(), "{x:g}")
-    ax.set_xlabel("multiplications an image")
-    ax.set_ylabel("test error in %, last epoch")
-    tidy(ax, grid="y")
-    return named
 
 
 def _ticks(axis, limits, form):
-    """1, 2, 5 on a logarithmic axis of up to three decades, else 1 alone, and nothing between them."""
+    """Ticks at 1, 2, 5 on a logarithmic axis of up to three decades, and otherwise at 1 only."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if limits[1] < 1e3 * limits[0] else (1,)))

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from ..spec import Cell, Experiment
 from . import pictures, verdicts
-from .architectures import parse_size
-from .recipes import get_recipe
+from .training.architectures import parse_size
+from .training.recipes import get_recipe
 
 #: Table: network, and the errors that the paper prints, by method and size.
 TABLES = {
@@ -109,8 +109,8 @@ def run_cell(
     dataset: str = "mnist",
 ) -> list[dict]:  # fmt: skip
     """Train and measure; ``table`` says whose settings hold."""
-    from .device import device
-    from .trial import Trial, rows_of, train
+    from .device import find_device
+    from .training.trial import Trial, rows_of, train
 
     for size in sizes:
         parse_size(network, size)
@@ -119,7 +119,7 @@ def run_cell(
         images=QUICK_IMAGES[network] if quick else None,
     )  # fmt: skip
     try:
-        result = train(trial, device())
+        result = train(trial, find_device())
     except ImportError as missing:
         if method != "torchao PAT":
             raise

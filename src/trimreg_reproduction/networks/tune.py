@@ -16,8 +16,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .architectures import LAYERS, parse_size
-from .recipes import OURS, PAPER, Recipe, get_recipe, parse_changes
+from .training.architectures import LAYERS, parse_size
+from .training.recipes import OURS, PAPER, Recipe, get_recipe, parse_changes
 
 FIRST_SEED = 100  # apart from the seeds of final trainings, which begin at 0
 
@@ -105,14 +105,14 @@ def describe(name: str, lines: Sequence[dict]) -> str:
 
 
 def _train(name, recipe, network, pairs, method, dataset, images, device):
-    from .device import device as default_device
-    from .trial import Trial, rows_of, train
+    from .device import find_device
+    from .training.trial import Trial, rows_of, train
 
     trial = Trial(
         network, method, tuple(size for size, _ in pairs), tuple(seed for _, seed in pairs), recipe, dataset,
         validation=True, images=images,
     )  # fmt: skip
-    rows = rows_of(train(trial, default_device() if device is None else device), exported=False)
+    rows = rows_of(train(trial, find_device() if device is None else device), exported=False)
     keep = ("seed", "reached", "exact", "validation_error", "alpha", "seconds", "step_ms", "device")
     changes = {key: value for key, value in recipe.to_dict().items() if value != OURS.to_dict()[key]}
     for row in rows:
@@ -156,7 +156,7 @@ def recipes_from(base: Recipe, changes: Iterable[Mapping[str, object]]) -> dict[
 
     Examples
     --------
-    >>> from trimreg_reproduction.networks.recipes import OURS
+    >>> from trimreg_reproduction.networks.training.recipes import OURS
     >>> from trimreg_reproduction.networks.tune import recipes_from
     >>> list(recipes_from(OURS, [{}, {"epochs": 40, "averaging": "0.99"}]))
     ['ours', 'epochs=40 averaging=0.99']

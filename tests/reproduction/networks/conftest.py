@@ -30,7 +30,7 @@ def images():
 @pytest.fixture
 def no_mnist(monkeypatch, images):
     """Every data set is the made-up one; what trials remember is forgotten."""
-    from trimreg_reproduction.networks import data, trial
+    from trimreg_reproduction.networks.training import data, trial
 
     asked = []
 
@@ -41,5 +41,4 @@ def no_mnist(monkeypatch, images):
     monkeypatch.setattr(data, "raw_images", raw)
     monkeypatch.setenv("TRIMREG_DEVICE", "cpu")
     trial._GRIDS.clear()
-    trial._TEACHERS.clear()
     return asked

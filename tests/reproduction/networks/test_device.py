@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from trimreg.reports.demo import BadInput
-from trimreg_reproduction.networks.device import device
+from trimreg_reproduction.networks.device import find_device
+from trimreg_reproduction.spec import BadInput
 
 
 def gpus(monkeypatch, count):
@@ -19,14 +19,14 @@ def test_auto_takes_a_gpu_where_there_is_one(monkeypatch, asked, count, expected
     monkeypatch.delenv("TRIMREG_DEVICE", raising=False)
     if asked is not None:
         monkeypatch.setenv("TRIMREG_DEVICE", asked)
-    assert device() == torch.device(expected)
+    assert find_device() == torch.device(expected)
 
 
 @pytest.mark.parametrize("asked", ["cpu", "cuda", "cuda:0", "CUDA:1"])
 def test_a_device_by_name(monkeypatch, asked):
     gpus(monkeypatch, 2)
     monkeypatch.setenv("TRIMREG_DEVICE", asked)
-    assert device() == torch.device(asked.lower())
+    assert find_device() == torch.device(asked.lower())
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_a_device_that_is_not_there(monkeypatch, asked, count, said):
     gpus(monkeypatch, count)
     monkeypatch.setenv("TRIMREG_DEVICE", asked)
     with pytest.raises(BadInput, match=said):
-        device()
+        find_device()

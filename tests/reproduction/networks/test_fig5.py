@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from trimreg_reproduction.networks import compact, fig5
-from trimreg_reproduction.networks import fig5_picture as _fig5_picture
 from trimreg_reproduction.spec import Cell
 
 TRUTH = np.kron(np.eye(20), [1.0, -2.0, 0.5, 3.0])
@@ -206,8 +205,8 @@ def test_figure(frame):
 
 def test_maps_are_of_the_usual_size_or_the_nearest(frame):
     at = {n: frame.assign(n=n) for n in (60, 500, 2000)}
-    assert _fig5_picture.map_samples(pd.concat(at.values())) == 500
-    assert _fig5_picture.map_samples(frame.iloc[:0]) is None
+    assert fig5.map_samples(pd.concat(at.values())) == 500
+    assert fig5.map_samples(frame.iloc[:0]) is None
     part = frame[frame["start"] == "good"]  # as after a run that was cut short
     picture = fig5.figure(part[part["method"] != "l1"])
     assert [len(ax.lines) for ax in picture.subfigs[0].axes] == [2, 2, 0, 2, 2] + [0] * 5

@@ -7,12 +7,12 @@ import torch
 from torch.nn import functional
 
 from trimreg.nn import export
-from trimreg_reproduction.networks.data import load_splits
-from trimreg_reproduction.networks.models import build, plain_network
-from trimreg_reproduction.networks.pat import Pat
-from trimreg_reproduction.networks.recipes import Recipe
-from trimreg_reproduction.networks.training import Trainer
-from trimreg_reproduction.networks.trial import seeded
+from trimreg_reproduction.networks.training.data import load_splits
+from trimreg_reproduction.networks.training.loop import Trainer
+from trimreg_reproduction.networks.training.models import build, plain_network
+from trimreg_reproduction.networks.training.pat import Pat
+from trimreg_reproduction.networks.training.recipes import Recipe
+from trimreg_reproduction.networks.training.trial import seeded
 
 MLP = "LeNet-300-100"
 RECIPE = Recipe(form="plain", epochs=2, batch=40, decay_from=1.0)

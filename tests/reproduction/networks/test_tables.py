@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from trimreg_reproduction.networks import nets, pictures, tables, tune, verdicts
-from trimreg_reproduction.networks.architectures import parse_size
-from trimreg_reproduction.networks.recipes import OURS, QUICK
-from trimreg_reproduction.outcome import perform
+from trimreg_reproduction.networks.training.architectures import parse_size
+from trimreg_reproduction.networks.training.recipes import OURS, QUICK
 from trimreg_reproduction.spec import Cell
+from trimreg_reproduction.worker import perform
 
 
 def line(method="trimmed", asked="245-75-25", recipe="ours", errors=(1.5, 1.6, 1.7), **more):

@@ -11,24 +11,23 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trimreg.nn.penalty import rules
-from trimreg_reproduction.networks import trial as trials
-from trimreg_reproduction.networks.architectures import layers_of
-from trimreg_reproduction.networks.data import load_splits
-from trimreg_reproduction.networks.methods import L0, GroupL1, Pruner, Trimmed
-from trimreg_reproduction.networks.models import build, plain_network
-from trimreg_reproduction.networks.recipes import PAPER, Recipe, for_method
-from trimreg_reproduction.networks.training import (
+from trimreg_reproduction.networks.training import trial as trials
+from trimreg_reproduction.networks.training.architectures import layers_of
+from trimreg_reproduction.networks.training.data import load_splits
+from trimreg_reproduction.networks.training.loop import (
     Split,
     Trainer,
     compiled,
     make_optimizer,
     matmul_precision,
-    soft_answers,
     steps_per_epoch,
     sum_of_losses,
     wrong_answers,
 )
-from trimreg_reproduction.networks.trial import Trial, rows_of, seeded, teach, train
+from trimreg_reproduction.networks.training.models import build, plain_network
+from trimreg_reproduction.networks.training.pruners import L0, GroupL1, Pruner, Trimmed
+from trimreg_reproduction.networks.training.recipes import PAPER, Recipe, for_method
+from trimreg_reproduction.networks.training.trial import Trial, rows_of, seeded, train
 
 MLP = "LeNet-300-100"
 NAMES = list(layers_of(MLP))
@@ -62,17 +61,6 @@ def test_the_loss_is_the_sum_of_the_replicas_losses():
     smooth = Recipe(label_smoothing=0.1)
     alone = sum(functional.cross_entropy(one, labels, label_smoothing=0.1) for one in logits)
     torch.testing.assert_close(sum_of_losses(logits, labels, smooth), alone)
-    recipe = Recipe(distill=0.3, temperature=4.0)
-    soft = torch.softmax(torch.randn(3, 8, 10), -1)
-    by_hand = 0.0
-    for one, q in zip(logits, soft, strict=True):
-        entropy = -(q * torch.log_softmax(one / 4.0, -1)).sum(-1).mean()
-        by_hand += 0.7 * functional.cross_entropy(one, labels) + 0.3 * 16.0 * entropy
-    torch.testing.assert_close(sum_of_losses(logits, labels, recipe, soft), by_hand)
-    torch.testing.assert_close(  # a teacher that all share
-        sum_of_losses(logits, labels, recipe, soft[:1]),
-        sum_of_losses(logits, labels, recipe, soft[:1].expand(3, -1, -1)),
-    )
 
 
 def test_answers_do_not_depend_on_the_batch(split):
@@ -82,10 +70,6 @@ def test_answers_do_not_depend_on_the_batch(split):
     for batch in (7, 360, 1000):
         assert torch.equal(wrong_answers(model, split, batch), by_hand)
     assert model.training
-    soft = soft_answers(model, split.images, Recipe(temperature=3.0), batch=100)
-    torch.testing.assert_close(soft, torch.softmax(model(split.images) / 3.0, -1))
-    mean = soft_answers(model, split.images, Recipe(temperature=3.0, teacher="average"), batch=100)
-    torch.testing.assert_close(mean, soft.mean(0, keepdim=True))
 
 
 def test_splits(no_mnist, images):
@@ -115,7 +99,7 @@ def test_unknown_data_are_refused():
 
 @pytest.mark.parametrize("decay", [0.0, 0.01])
 def test_a_replica_trains_as_if_it_were_alone(split, decay):
-    recipe = SHORT.change(weight_decay=decay, label_smoothing=0.05, averaging=0.8)
+    recipe = SHORT.change(weight_decay=decay, label_smoothing=0.05)
     keep = {"fc1": [200, 60], "fc2": [50, 40], "fc3": [20, 9]}
     together, _ = fit(split, recipe, trimmed(keep, recipe))
     for index, seed in enumerate((0, 1)):
@@ -165,7 +149,7 @@ def test_training_learns_and_sizes_are_exact_in_every_epoch(split):
 
 
 def test_the_network_that_is_tested_comes_and_goes(split):
-    recipe = SHORT.change(averaging=0.5, averaging_from=0.0)
+    recipe = SHORT
     model = build(MLP, [0], recipe)
     keep = {"fc1": [50], "fc2": [20], "fc3": [10]}
     trainer = Trainer(model, split, recipe, Trimmed(model, keep, recipe, STEPS))
@@ -175,25 +159,8 @@ def test_the_network_that_is_tested_comes_and_goes(split):
     with trainer.as_tested() as sizes:
         assert sizes.tolist() == [[50, 20, 10]]
         assert int((model.fc1.weight.abs().sum(1) > 0).sum()) == 50
-        kept = model.fc1.weight[0].abs().sum(0) > 0
-        torch.testing.assert_close(model.fc1.weight[0][:, kept], trainer.averages[0][0][:, kept])
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])
-
-
-def test_averages_follow_the_weights(split):
-    recipe = SHORT.change(averaging=0.75, averaging_from=0.3)
-    model = build(MLP, [0], recipe)
-    trainer = Trainer(model, split, recipe, Pruner(model, NAMES))
-    trainer.order.copy_(torch.arange(360))
-    average = None
-    for step in range(12):
-        trainer.step()
-        now = model.fc2.weight.detach().clone()
-        begun = step >= 0.3 * STEPS
-        average = 0.75 * average + 0.25 * now if begun else now
-    torch.testing.assert_close(trainer.averages[2], average)
-    assert not torch.equal(average, now)
 
 
 def test_every_image_is_seen_once_an_epoch(split):
@@ -256,9 +223,9 @@ class Waiting(TorchDispatchMode):
 @pytest.mark.parametrize(
     ("method", "changes"),
     [
-        ("dense", {"averaging": 0.9, "input_dropout": 0.1}),
+        ("dense", {"input_dropout": 0.1}),
         ("trimmed", {}),
-        ("trimmed", {"alpha": 20.0, "form": "plain", "order": "first"}),
+        ("trimmed", {"alpha": 20.0, "form": "plain"}),
         ("trimmed", {"criterion": "activity"}),
         ("trimmed", {"criterion": "taylor"}),
         ("trimmed", {"mode": "subgradient", "alpha": 1e-4, "masked_forward": True, "freeze_at": None}),
@@ -270,11 +237,11 @@ class Waiting(TorchDispatchMode):
 def test_a_step_never_waits_for_the_device(split, monkeypatch, method, changes):
     monkeypatch.setattr(rules, "may_look", lambda y: False)  # as on a device
     monkeypatch.setattr(rules, "newton_shift", None)
-    recipe = for_method(Recipe(batch=20, distill=0.3, label_smoothing=0.1).change(**changes), method, MLP)
+    recipe = for_method(Recipe(batch=20, label_smoothing=0.1).change(**changes), method, MLP)
     trial = short_trial(method=method, recipe=recipe)
     model = build(MLP, trial.seeds, recipe)
     pruner = trials.make_pruner(trial, recipe, model, 100, 360, (0.1, 0.2) if method == "group l1" else None)
-    trainer = Trainer(model, split, recipe, pruner, torch.full((1, 360, 10), 0.1))
+    trainer = Trainer(model, split, recipe, pruner)
     trainer.step()
     with Waiting() as waiting:
         trainer.step()
@@ -329,26 +296,6 @@ def test_the_divergence_enters_with_its_weight(split):
     torch.testing.assert_close(by_authors, torch.full_like(part, -0.5 / 3 / 1000), rtol=0.05, atol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["plain", "bayes", "l0"])
-def test_training_in_bfloat16_is_close_and_tests_are_in_float32(split, form):
-    recipe = for_method(SHORT.change(form=form, kl="none"), "l0" if form == "l0" else "dense", MLP)
-    gradients = {}
-    for precision in ("float32", "bfloat16"):
-        model = build(MLP, [0, 1], recipe)
-        trainer = Trainer(model, split, recipe.change(precision=precision), Pruner(model, NAMES))
-        trainer.order.copy_(torch.arange(360))
-        torch.manual_seed(0)
-        trainer.forward_backward()
-        gradients[precision] = torch.cat([p.grad.flatten() for p in trainer.parameters])
-        assert all(p.dtype == p.grad.dtype == torch.float32 for p in trainer.parameters)
-        assert model.eval()(split.images[:3]).dtype == torch.float32
-    exact, short = gradients.values()
-    distance = (short - exact).norm() / exact.norm()
-    assert distance < 0.5 if form == "bayes" else 1e-5 < distance < 0.1, (
-        distance
-    )  # noise is drawn in the other type
-
-
 def test_a_compiler_that_is_not_there_is_not_asked_for(monkeypatch):
     monkeypatch.setattr("torch.utils._triton.has_triton", lambda: False)
     assert compiled(len) is len
@@ -398,7 +345,7 @@ def test_masks_of_the_authors_leave_weights_and_take_gradients(split):
     cut = torch.zeros(1, 784, dtype=torch.bool)
     cut[:, 300:] = True
     weights = {"fc1": cut.float(), "fc2": torch.zeros(1, 300), "fc3": torch.zeros(1, 100)}
-    pruner.penalties[0].weights = lambda: weights
+    pruner.penalty.weights = lambda: weights
     before = model.fc1.weight.detach().clone()
     seen = []
     model.fc1.register_forward_pre_hook(lambda module, args: seen.append(module.weight.detach().clone()))
@@ -435,30 +382,12 @@ def test_replicas_may_differ_in_strength(no_mnist):
     pruner = trials.make_pruner(trial, recipe, build(MLP, [0, 0], recipe), STEPS, 360, trial.alphas)
     before = pruner.layers["fc1"].norms().detach().clone()
     optimizer = torch.optim.SGD(pruner.model.parameters(), lr=0.001)
-    pruner.penalties[0].h_schedule = None
+    pruner.penalty.h_schedule = None
     pruner.attach(optimizer, torch.tensor(0.001))
     optimizer.step()
     now = pruner.layers["fc1"].norms().detach()
     assert int((now[1] == 0).sum()) == 784 - 90
     torch.testing.assert_close(now[0], before[0], rtol=1e-4, atol=1e-6)
-
-
-def test_layers_shrink_in_their_order(split):
-    recipe = SHORT.change(order="first", shrink_from=0.0, shrink_until=0.8, freeze_at=0.9)
-    model = build(MLP, [0], recipe)
-    pruner = Trimmed(model, {"fc1": [10], "fc2": [10], "fc3": [10]}, recipe, 100)
-    trainer = Trainer(model, split, recipe, pruner)
-    alive = {name: [] for name in NAMES}
-    for _ in range(100):
-        trainer.order.copy_(torch.arange(360))
-        trainer.clock.zero_()
-        trainer.step()
-        for name in NAMES:
-            alive[name].append(int((pruner.layers[name].norms() > 0).sum()))
-    assert alive["fc1"][42] == 10
-    assert 10 < alive["fc2"][38] < 300
-    assert alive["fc3"][38] == 100
-    assert [alive[name][-1] for name in NAMES] == [10, 10, 10]
 
 
 def test_magnitude_pruning_cuts_once(split):
@@ -570,12 +499,12 @@ def test_scores_of_activity_and_of_gradients(split):
         weight = model.fc1.weight.detach().clone()
         trainer.forward_backward()
         gradient = model.fc1.weight.grad.clone()
-        trainer.update()
+        trainer.optimizer.step()
         if criterion == "activity":
             expected = 0.99 + 0.01 * seen[0].square().mean(0).expand(2, -1)
         else:
             expected = 0.01 * (weight * gradient).sum(1).square()
-        layer = pruner.penalties[0].layers["fc1"]
+        layer = pruner.penalty.layers["fc1"]
         torch.testing.assert_close(layer.score.value, expected)
         scale = model.fc1.weight.norm(dim=1) if criterion == "activity" else 1.0
         torch.testing.assert_close(layer.importance(), expected.sqrt() * scale)
@@ -667,21 +596,6 @@ def test_the_strength_of_group_l1_is_chosen_by_size(no_mnist, monkeypatch):
     rows = rows_of(real(dataclasses.replace(trial, alphas=(0.001, 5.0))), exported=False)
     assert [row["alpha"] for row in rows] == [0.001, 5.0]
     assert rows[0]["reached"] == "784-300-100" != rows[1]["reached"]
-
-
-def test_students_have_the_teacher_of_their_seed(no_mnist, split):
-    recipe = SHORT.change(distill=0.5, epochs=1)
-    trial = short_trial(sizes=("90-40-20",) * 3, seeds=(1, 0, 1), recipe=recipe)
-    soft = teach(trial, recipe, split, torch.device("cpu"))
-    assert soft.shape == (3, 360, 10)
-    assert torch.equal(soft[0], soft[2])
-    assert not torch.equal(soft[0], soft[1])
-    trials._TEACHERS.clear()
-    shared = teach(trial, recipe.change(teacher="average"), split, torch.device("cpu"))
-    torch.testing.assert_close(shared, soft[:2].mean(0, keepdim=True))
-    plain = rows_of(train(dataclasses.replace(trial, recipe=SHORT.change(epochs=1))), exported=False)
-    taught = rows_of(train(trial), exported=False)
-    assert plain != taught
 
 
 def test_bad_trials():

@@ -29,7 +29,7 @@ class EnsembleBayesLinear(_EnsembleBayesian, EnsembleLinear):
     Examples
     --------
     >>> import torch
-    >>> from trimreg_reproduction.networks.ensemble_stochastic import EnsembleBayesLinear
+    >>> from trimreg_reproduction.networks.training.ensemble_stochastic import EnsembleBayesLinear
     >>> layer = EnsembleBayesLinear(3, 5, 2, seeds=[0, 1, 2], initial_log_alpha=-5.0)
     >>> layer(torch.ones(7, 5)).shape, layer.kl().shape, layer.replica(0)
     (torch.Size([3, 7, 2]), torch.Size([3]), BayesLinear(in_features=5, out_features=2, bias=True))
@@ -44,7 +44,7 @@ class EnsembleBayesConv2d(_EnsembleBayesian, EnsembleConv2d):
     Examples
     --------
     >>> import torch
-    >>> from trimreg_reproduction.networks.ensemble_stochastic import EnsembleBayesConv2d
+    >>> from trimreg_reproduction.networks.training.ensemble_stochastic import EnsembleBayesConv2d
     >>> EnsembleBayesConv2d(2, 1, 4, 3, seeds=[0, 1])(torch.ones(2, 5, 1, 8, 8)).shape
     torch.Size([2, 5, 4, 6, 6])
     """
@@ -58,7 +58,7 @@ class EnsembleL0Linear(GatedInputs, EnsembleLinear):
     Examples
     --------
     >>> import torch
-    >>> from trimreg_reproduction.networks.ensemble_stochastic import EnsembleL0Linear
+    >>> from trimreg_reproduction.networks.training.ensemble_stochastic import EnsembleL0Linear
     >>> layer = EnsembleL0Linear(3, 5, 2, seeds=[0, 1, 2], droprate=0.2)
     >>> layer(torch.ones(7, 5)).shape, layer.expected_size().shape, layer.gates().shape
     (torch.Size([3, 7, 2]), torch.Size([3]), torch.Size([3, 5]))
@@ -76,7 +76,7 @@ class EnsembleL0Conv2d(GatedChannels, EnsembleConv2d):
     Examples
     --------
     >>> import torch
-    >>> from trimreg_reproduction.networks.ensemble_stochastic import EnsembleL0Conv2d
+    >>> from trimreg_reproduction.networks.training.ensemble_stochastic import EnsembleL0Conv2d
     >>> layer = EnsembleL0Conv2d(2, 1, 4, 3, seeds=[0, 1], droprate=0.5)
     >>> layer(torch.ones(5, 1, 8, 8)).shape, layer.gates().shape
     (torch.Size([2, 5, 4, 6, 6]), torch.Size([2, 4]))

@@ -1,4 +1,4 @@
-"""A cell is done: its rows as text, or the traceback of its failure. This part runs in the workers."""
+"""Runs cells in a worker process, and encodes their rows, or the traceback of a failure, as text."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ import numbers
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from trimreg import __version__
 from trimreg.solvers import many_fits
 
+from .spec import Cell
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one cell: rows, or an error; both as text.
+    """The result of one cell: its rows or its error, as text.
 
     Attributes
     ----------
     experiment, cell : str
-        Names.
+        Their names.
     parameters : str
-        The parameters of the cell, JSON.
+        The parameters of the cell, as JSON.
     rows : str or None
-        What :func:`encode_rows` gives; None for a failed cell.
+        The rows as :func:`encode_rows` writes them; None for a failed cell.
     error : str or None
         The traceback of a failed cell.
     seconds : float
     version : str
-        Of trimreg, where the cell was run.
+        The version of trimreg that ran the cell.
     """
 
     experiment: str
@@ -43,57 +47,38 @@ class Outcome:
     version: str
 
 
-@many_fits()
-def perform(experiment: str, function, cell) -> Outcome:
+def perform(experiment: str, function: Callable[[Cell], list[dict]], cell: Cell) -> Outcome:
     """Run ``function(cell)`` with one thread for linear algebra; an exception becomes a failed outcome.
-
-    Parameters
-    ----------
-    experiment : str
-        The name under which the outcome is kept.
-    function : function of a cell to a list of rows
-    cell : Cell
 
     Examples
     --------
-    >>> from trimreg_reproduction.outcome import perform
     >>> from trimreg_reproduction.spec import Cell
+    >>> from trimreg_reproduction.worker import perform
     >>> perform("toy", lambda cell: [{"half": cell["n"] / 2}], Cell.of("toy", n=3)).rows
     '[{"half": 1.5}]'
     >>> perform("toy", lambda cell: [{"inverse": 1 / cell["n"]}], Cell.of("toy", n=0)).error.splitlines()[-1]
     'ZeroDivisionError: division by zero'
     """
-    limit_threads()
-    parameters = encode_parameters(cell)
-    rows = error = None
-    start = time.perf_counter()
-    try:
-        rows = encode_rows(function(cell), cell.parameters)
-    except (Exception, SystemExit):
-        error = traceback.format_exc()
-    return Outcome(experiment, cell.name, parameters, rows, error, time.perf_counter() - start, __version__)
+    (outcome,) = perform_together([(experiment, function, cell)], lambda cells: [function(cells[0])])
+    return outcome
 
 
-def perform_together(tasks, function) -> list[Outcome]:
-    """The outcomes of several tasks that ``function(cells)`` runs at once; None runs one after another.
+def perform_together(
+    tasks: Sequence[tuple], function: Callable[[list[Cell]], list[list[dict]]] | None
+) -> list[Outcome]:
+    """The outcomes of several tasks that ``function(cells)`` runs at once, or one by one if it is None.
 
-    If the function fails all of them have.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.outcome import perform_together
-    >>> from trimreg_reproduction.spec import Cell
-    >>> tasks = [("toy", None, Cell.of("toy", n=n)) for n in (1, 2)]
-    >>> [one.rows for one in perform_together(tasks, lambda cells: [[{"twice": 2 * c["n"]}] for c in cells])]
-    ['[{"twice": 2}]', '[{"twice": 4}]']
+    If the function fails, all of the tasks have failed.
     """
     if function is None:
         return [perform(*task) for task in tasks]
     limit_threads()
-    rows, error = [None] * len(tasks), None
+    rows: list[str | None] = [None] * len(tasks)
+    error = None
     start = time.perf_counter()
     try:
-        found = function([cell for _, _, cell in tasks])
+        with many_fits():  # Ctrl-C ends the run, and not one fit of a cell
+            found = function([cell for _, _, cell in tasks])
         rows = [encode_rows(one, cell.parameters) for one, (*_, cell) in zip(found, tasks, strict=True)]
     except (Exception, SystemExit):
         error = traceback.format_exc()
@@ -104,8 +89,8 @@ def perform_together(tasks, function) -> list[Outcome]:
     ]
 
 
-def lost(task, reason: str) -> Outcome:
-    """The outcome of a task that never came back: a failure for that reason."""
+def lost(task: tuple, reason: str) -> Outcome:
+    """The outcome of a task that never came back: a failure with that reason."""
     experiment, _, cell = task
     return Outcome(experiment, cell.name, encode_parameters(cell), None, reason, 0.0, __version__)
 
@@ -114,10 +99,10 @@ _modules_seen = 0
 
 
 def limit_threads() -> None:
-    """One thread for BLAS and OpenMP in this process: cells are parallel already, and sums do not depend
-    on the number of cores.
+    """Use one thread for BLAS and OpenMP in this process.
 
-    Looking through the loaded libraries takes milliseconds, so it is done anew only when modules came in.
+    Cells already run in parallel, and sums then do not depend on the number of cores. Searching the loaded
+    libraries takes milliseconds, so it is repeated only after new modules were imported.
     """
     global _modules_seen
     if len(sys.modules) != _modules_seen:
@@ -130,25 +115,25 @@ def limit_threads() -> None:
 # -- rows as text ---------------------------------------------------------------------------------------
 
 
-def encode_parameters(cell) -> str:
+def encode_parameters(cell: Cell) -> str:
     """The parameters of a cell as a JSON object."""
     return json.dumps({key: _plain(value, key) for key, value in cell.parameters})
 
 
-def encode_rows(rows, parameters=()) -> str:
-    """Rows as JSON; floats survive exactly, and NaN and infinities too.
+def encode_rows(rows: list[dict], parameters: Iterable[tuple[str, Any]] = ()) -> str:
+    """Rows as JSON; floats are exact, NaN and infinities included.
 
     Parameters
     ----------
     rows : list of dict
-        Of numbers, strings, bools, None, or lists of these. NumPy's are turned into Python's.
+        With numbers, strings, bools, None, or lists of these. NumPy's types become Python's.
     parameters : pairs, optional
-        Of the cell. A row must not say anything else under the same name, for both become columns.
+        The parameters of the cell. Both become columns, so a row must not give one of them another value.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from trimreg_reproduction.outcome import encode_rows
+    >>> from trimreg_reproduction.worker import encode_rows
     >>> encode_rows([{"n": np.int64(3), "found": np.True_, "errors": np.array([0.1, np.nan])}])
     '[{"n": 3, "found": true, "errors": [0.1, NaN]}]'
     """

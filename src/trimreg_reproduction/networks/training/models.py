@@ -72,8 +72,8 @@ def build(network: str, seeds: Sequence[int], recipe: Recipe, device="cpu") -> n
     Examples
     --------
     >>> import torch
-    >>> from trimreg_reproduction.networks.models import build
-    >>> from trimreg_reproduction.networks.recipes import Recipe
+    >>> from trimreg_reproduction.networks.training.models import build
+    >>> from trimreg_reproduction.networks.training.recipes import Recipe
     >>> build("LeNet-300-100", [0, 1, 2], Recipe())(torch.zeros(5, 784)).shape
     torch.Size([3, 5, 10])
     >>> build("LeNet-5", [0], Recipe(form="plain"))(torch.zeros(5, 1, 28, 28)).shape
@@ -88,8 +88,8 @@ def plain_network(model: nn.Module, index: int) -> nn.Sequential:
 
     Examples
     --------
-    >>> from trimreg_reproduction.networks.models import build, plain_network
-    >>> from trimreg_reproduction.networks.recipes import Recipe
+    >>> from trimreg_reproduction.networks.training.models import build, plain_network
+    >>> from trimreg_reproduction.networks.training.recipes import Recipe
     >>> model = build("LeNet-300-100", [0, 1], Recipe())
     >>> plain_network(model, 1)
     Sequential(

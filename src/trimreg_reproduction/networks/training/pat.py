@@ -1,9 +1,9 @@
 """torchao's pruning-aware training (``torchao.prototype.pat``) with its hard top-k, as a pruner.
 
-Its optimizer prunes whole tensors, so it is given each replica's weight as a parameter of its own: a view of
-the ensemble's. Forward and backward run as one ensemble; only its step is its own, and it waits for the
-device, so that it stands outside of a CUDA graph. Sizes are ratios there, ``ceil(ratio * count)`` groups are
-cut, and rounding may cut one more than asked. Biases of cut channels live on (as a constant).
+Its optimizer prunes whole tensors, so each replica's weight is given to it as a separate parameter: a view of
+the ensemble's. Forward and backward pass run as one ensemble. The step of the optimizer waits for the device,
+so it is not part of a CUDA graph. Sizes are ratios in torchao, which cuts ``ceil(ratio * count)`` groups; so
+rounding may cut one group more than asked for. The biases of cut channels stay, as constants.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from torch import nn
 
 from trimreg.nn.penalty.rules import kept_largest
 
-from .methods import Pruner, as_columns, scale_slab_
+from .pruners import Pruner, as_columns, scale_slab_
 from .recipes import Recipe
 
 
 class Pat(Pruner):
-    """Hard top-k by torchao, coming down cubically in the same window, frozen ("healing") at the same time.
+    """Hard top-k by torchao, with a cubic schedule in the same window, fixed ("healing") at the same time.
 
     Parameters
     ----------
     model : nn.Module
     keep : dict of str to a sequence of int
-        Groups to keep in each replica.
+        The number of groups to keep, for each layer and replica.
     recipe : Recipe
     steps : int
-        Steps of the whole training.
+        The number of steps of the training.
     """
 
     static_gradients = True
@@ -83,7 +83,7 @@ class Pat(Pruner):
 
     @torch.no_grad()
     def masks(self):
-        """The groups that are not 0; while too many are left, the largest of the size asked for."""
+        """The nonzero groups, or the largest ones as long as there are too many."""
         found = {}
         for name, layer in self.layers.items():
             norms = layer.norms()

@@ -1,39 +1,38 @@
-"""What prunes a network in training: the trimmed penalty and its peers, behind one small interface.
+"""Methods that prune a network during training: the trimmed penalty and its peers, with one small interface.
 
-A pruner belongs to one ensemble. It hangs on the optimizer (:meth:`Pruner.attach`), may add to the loss, and
-can say at any time which groups the network is cut to (:meth:`Pruner.masks`). torchao's optimizer is in
-:mod:`trimreg_reproduction.networks.pat`.
+A pruner belongs to one ensemble. It attaches to the optimizer (:meth:`Pruner.attach`), may add to the loss,
+and returns at any time the groups to which the network is cut (:meth:`Pruner.masks`). torchao's optimizer is
+in :mod:`.pat`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from trimreg.nn import LayerGroups, Ramp, Slab, TrimmedGroupL1, layer_groups
-from trimreg.nn.layers.gates import l0_loss
+from trimreg.nn import LayerGroups, Ramp, Slab, TrimmedGroupL1, l0_loss, layer_groups
 from trimreg.nn.penalty.rules import group_factor, kept_largest
 
-from .recipes import GATED, Recipe, shrink_windows
+from .recipes import GATED, Recipe
 
 METHODS = ("dense", "trimmed", "group l1", "torchao PAT", "magnitude", *GATED)
 
 
 class Pruner:
-    """Nothing is pruned. The methods say what a pruner may do.
+    """A pruner that prunes nothing; the base class of the others.
 
     Attributes
     ----------
     layers : dict of str to LayerGroups
     replicas : int
     static_gradients : bool
-        Whether gradients must keep their addresses.
+        Whether gradients must keep their memory addresses.
     steps_outside : bool
-        Whether the optimizer's step cannot be captured in a graph.
+        Whether the optimizer's step cannot be part of a CUDA graph.
     """
 
     static_gradients = False
@@ -45,33 +44,33 @@ class Pruner:
         (self.replicas,) = next(iter(self.layers.values())).replicas
 
     def attach(self, optimizer: torch.optim.Optimizer, rate: Tensor) -> torch.optim.Optimizer:
-        """Hang on the optimizer; returns the one to step with."""
+        """Attach to the optimizer; returns the optimizer to step with."""
         return optimizer
 
     def bind_gradients(self) -> None:
-        """Called once gradients have their addresses."""
+        """Called once the gradients have their memory addresses."""
 
     @contextlib.contextmanager
-    def masked(self):
-        """Around the forward and backward pass of the loss."""
+    def masked(self) -> Iterator[None]:
+        """A context for the forward and backward pass of the loss."""
         yield
 
     def loss(self) -> Tensor | None:
-        """What is added to the sum of the losses of all replicas."""
+        """A term that is added to the sum of the losses of all replicas, or None."""
         return None
 
     def masks(self) -> dict[str, Tensor]:
-        """The groups that the network is cut to when it is tested, (replicas, count) a layer."""
+        """The groups to which the network is cut for tests, (replicas, count) for each layer."""
         return {}
 
     @torch.no_grad()
     def cut_(self, masks: Mapping[str, Tensor]) -> None:
-        """Set all but these groups to 0."""
+        """Set all other groups to 0."""
         for name, mask in masks.items():
             self.layers[name].scale_(mask)
 
     def sizes(self, masks: Mapping[str, Tensor]) -> Tensor:
-        """How many groups are left, (replicas, layers)."""
+        """The number of kept groups, (replicas, layers)."""
         counts = []
         for name, layer in self.layers.items():
             mask = masks.get(name)
@@ -86,7 +85,7 @@ def scale_slab_(layer: LayerGroups, slab: Slab, tensor: Tensor, factor: Tensor) 
     view.mul_(layer.spread(slab, factor, view.ndim))
 
 
-def as_columns(keep: Mapping[str, Sequence[int]], device) -> dict[str, Tensor]:
+def as_columns(keep: Mapping[str, Sequence[int]], device: torch.device) -> dict[str, Tensor]:
     """Sizes of each replica as tensors of shape (replicas, 1)."""
     return {name: torch.tensor([*sizes], device=device).reshape(-1, 1) for name, sizes in keep.items()}
 
@@ -99,18 +98,18 @@ def _device(model):
 
 
 class Trimmed(Pruner):
-    """The trimmed penalty as a recipe asks for it; with magnitude pruning's recipe, magnitude pruning.
+    """The trimmed penalty with the settings of a recipe; some settings make it magnitude pruning.
 
     Parameters
     ----------
     model : nn.Module
     keep : dict of str to a sequence of int
-        Groups to keep in each replica.
+        The number of groups to keep, for each layer and replica.
     recipe : Recipe
     steps : int
-        Steps of the whole training.
+        The number of steps of the training.
     alphas : sequence of float, optional
-        A strength for each replica, in the place of the recipe's.
+        One strength per replica, in place of the recipe's.
     """
 
     def __init__(
@@ -124,44 +123,33 @@ class Trimmed(Pruner):
         super().__init__(model, list(keep))
         self.recipe = recipe
         self.keep = as_columns(keep, _device(model))
-        windows = shrink_windows(recipe, list(keep), steps)
-        freeze_at = None if recipe.freeze_at is None else round(recipe.freeze_at * steps)
-        self.penalties = []
-        for window in dict.fromkeys(windows.values()):  # layers of one window share a penalty
-            mine = {name: list(keep[name]) for name in keep if windows[name] == window}
-            self.penalties.append(
-                TrimmedGroupL1(
-                    model,
-                    keep=mine,
-                    alpha=recipe.alpha if alphas is None else dict.fromkeys(mine, tuple(alphas)),
-                    mode=recipe.mode,
-                    tau=recipe.tau,
-                    metric=recipe.metric,
-                    h_schedule=None if window[1] == 0 else Ramp(*window, power=recipe.shrink_power),
-                    freeze_at=freeze_at,
-                    rank_by=recipe.criterion,
-                    cuda_graph=False,  # the whole training step is one
-                )
-            )
+        window = round(recipe.shrink_from * steps), round(recipe.shrink_until * steps)
+        self.penalty = TrimmedGroupL1(
+            model,
+            keep={name: list(sizes) for name, sizes in keep.items()},
+            alpha=recipe.alpha if alphas is None else dict.fromkeys(keep, tuple(alphas)),
+            mode=recipe.mode,
+            tau=recipe.tau,
+            metric=recipe.metric,
+            h_schedule=None if window[1] == 0 else Ramp(*window, power=recipe.shrink_power),
+            freeze_at=None if recipe.freeze_at is None else round(recipe.freeze_at * steps),
+            rank_by=recipe.criterion,
+            cuda_graph=False,  # the whole training step is one
+        )
 
     def attach(self, optimizer, rate):
-        for penalty in self.penalties:
-            penalty.attach(optimizer)
+        self.penalty.attach(optimizer)
         return optimizer
 
     def loss(self):
-        if self.recipe.mode != "subgradient":
-            return None
-        return sum(penalty.loss().sum() for penalty in self.penalties)
+        return self.penalty.loss().sum() if self.recipe.mode == "subgradient" else None
 
     @torch.no_grad()
     def masks(self):
-        """By the norms; with the authors' masks the groups of least w, the larger norm among equals."""
-        kept = {name: mask for penalty in self.penalties for name, mask in penalty.kept().items()}
-        if not self.recipe.masked_forward:
-            return kept
-        for penalty in self.penalties:
-            for name, w in penalty.weights().items():
+        """The groups with the largest norms; with the authors' masks those with the least w, then by norm."""
+        kept = dict(self.penalty.kept())
+        if self.recipe.masked_forward:
+            for name, w in self.penalty.weights().items():
                 norms = self.layers[name].norms()
                 rank = norms / norms.amax(-1, keepdim=True).clamp(min=1e-30)
                 kept[name] = kept_largest(rank - 1e6 * w, self.keep[name])
@@ -169,11 +157,11 @@ class Trimmed(Pruner):
 
     @contextlib.contextmanager
     def masked(self):
-        """The authors' masks: groups with w = 1 are out of the forward pass, and get no gradient from it."""
+        """The authors' masks: groups with w = 1 are not in the forward pass and get no gradient from it."""
         if not self.recipe.masked_forward:
             yield
             return
-        kept = {name: w < 1.0 for penalty in self.penalties for name, w in penalty.weights().items()}
+        kept = {name: w < 1.0 for name, w in self.penalty.weights().items()}
         slabs = [(layer, slab) for layer in self.layers.values() for slab in layer.slabs]
         with torch.no_grad():
             saved = [slab.tensor().detach().clone() for _, slab in slabs]
@@ -194,8 +182,8 @@ class GroupL1(Pruner):
 
     .. math:: \theta_g \leftarrow (1 - \eta\alpha\sqrt{m_g} / \|\theta_g\|)_+\, \theta_g
 
-    with :math:`m_g` entries in group g (Yuan and Lin 2006), for groups of the last layers have few. From
-    ``freeze_at`` on the zeros hold and nothing is penalized, as for the trimmed penalty.
+    with :math:`m_g` entries in group g (Yuan and Lin 2006), because the layers differ in group size. From
+    ``freeze_at`` on the zeros are fixed and nothing is penalized, as for the trimmed penalty.
 
     Parameters
     ----------
@@ -203,13 +191,15 @@ class GroupL1(Pruner):
     names : list of str
         The penalized layers.
     alphas : sequence of float
-        A strength for each replica.
+        One strength per replica.
     recipe : Recipe
     steps : int
-        Steps of the whole training.
+        The number of steps of the training.
     """
 
-    def __init__(self, model, names, alphas: Sequence[float], recipe: Recipe, steps: int):
+    def __init__(
+        self, model: nn.Module, names: list[str], alphas: Sequence[float], recipe: Recipe, steps: int
+    ):
         super().__init__(model, names)
         device = _device(model)
         self.alphas = torch.tensor([*alphas], dtype=torch.float32, device=device).reshape(-1, 1)
@@ -232,7 +222,7 @@ class GroupL1(Pruner):
 
     @torch.no_grad()
     def shrink(self) -> None:
-        """The proximal step, or the frozen zeros."""
+        """Take the proximal step, or apply the fixed zeros."""
         self.clock.add_(1)
         free = self.clock > self.free_from
         threshold = torch.where(free, 0.0, self.rate * self.alphas)
@@ -241,7 +231,7 @@ class GroupL1(Pruner):
             scaled = threshold * math.sqrt(self._entries[name])
             factor = torch.where(free, alive, group_factor(layer.norms(), scaled))
             alive.copy_(torch.where(free, alive, (factor > 0).to(alive.dtype)))
-            for slab in layer.slabs:  # a bias goes with its group and is not shrunk
+            for slab in layer.slabs:  # the bias of a group is cut with it, but not shrunk
                 scale_slab_(layer, slab, slab.tensor(), factor if slab.counted else alive)
 
     def masks(self):
@@ -249,7 +239,7 @@ class GroupL1(Pruner):
 
 
 class L0(Pruner):
-    """Hard-concrete gates (Louizos, Welling and Kingma 2018): the layers hold them, here is their price.
+    """The price of hard-concrete gates (Louizos, Welling and Kingma 2018), which are part of the layers.
 
     Parameters
     ----------
@@ -257,14 +247,21 @@ class L0(Pruner):
         With gated layers.
     names : list of str
     recipe : Recipe
-        Its ``l0_lambda`` has a number for each layer.
+        Its ``l0_lambda`` has one number per layer.
     count : int
-        Number of training images.
+        The number of training images.
     factors : sequence of float, optional
-        What the prices are multiplied by, a number for each replica.
+        Factors of the prices, one per replica.
     """
 
-    def __init__(self, model, names, recipe: Recipe, count: int, factors: Sequence[float] | None = None):
+    def __init__(
+        self,
+        model: nn.Module,
+        names: list[str],
+        recipe: Recipe,
+        count: int,
+        factors: Sequence[float] | None = None,
+    ):
         super().__init__(model, names)
         if len(recipe.l0_lambda) != len(names):
             raise ValueError(f"l0_lambda has {len(recipe.l0_lambda)} numbers for {len(names)} layers")

@@ -34,7 +34,7 @@ def replica_generators(seeds: Seeds) -> list[torch.Generator]:
     --------
     >>> import torch
     >>> from torch import nn
-    >>> from trimreg_reproduction.networks.ensemble import EnsembleLinear, replica_generators
+    >>> from trimreg_reproduction.networks.training.ensemble import EnsembleLinear, replica_generators
     >>> seeds = replica_generators([0, 1])
     >>> first, second = EnsembleLinear(2, 5, 4, seeds=seeds), EnsembleLinear(2, 4, 3, seeds=seeds)
     >>> _ = torch.manual_seed(1)
@@ -148,7 +148,7 @@ def affine(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> from trimreg_reproduction.networks.ensemble import affine
+    >>> from trimreg_reproduction.networks.training.ensemble import affine
     >>> weight = torch.tensor([[[1.0, 0.0]], [[0.0, 2.0]]])
     >>> affine(torch.tensor([[3.0, 4.0]]), weight, None).tolist()
     [[[3.0]], [[8.0]]]
@@ -172,7 +172,7 @@ def windows(x: Tensor, kernel_size, stride, padding, dilation) -> tuple[Tensor, 
     Examples
     --------
     >>> import torch
-    >>> from trimreg_reproduction.networks.ensemble import windows
+    >>> from trimreg_reproduction.networks.training.ensemble import windows
     >>> rows, height, width = windows(torch.arange(9.0).view(1, 1, 3, 3), (2, 2), (1, 1), (0, 0), (1, 1))
     >>> rows[0].tolist(), height, width
     ([0.0, 1.0, 3.0, 4.0], 2, 2)
@@ -250,7 +250,7 @@ class EnsembleLinear(EnsembleLayer):
     Examples
     --------
     >>> import torch
-    >>> from trimreg_reproduction.networks.ensemble import EnsembleLinear
+    >>> from trimreg_reproduction.networks.training.ensemble import EnsembleLinear
     >>> layer = EnsembleLinear(3, 5, 2, seeds=[0, 1, 2])
     >>> layer(torch.ones(7, 5)).shape, layer(torch.ones(3, 7, 5)).shape
     (torch.Size([3, 7, 2]), torch.Size([3, 7, 2]))
@@ -301,7 +301,7 @@ class EnsembleConv2d(EnsembleLayer):
     --------
     >>> import torch
     >>> from torch.nn import functional
-    >>> from trimreg_reproduction.networks.ensemble import EnsembleConv2d, over_replicas
+    >>> from trimreg_reproduction.networks.training.ensemble import EnsembleConv2d, over_replicas
     >>> layer = EnsembleConv2d(3, 1, 4, 5, seeds=[0, 1, 2])
     >>> y = layer(torch.ones(7, 1, 28, 28))
     >>> y.shape, over_replicas(functional.max_pool2d, y, 2).shape
@@ -364,7 +364,7 @@ def over_replicas(function: Callable[..., Tensor], x: Tensor, *args, **kwargs) -
     --------
     >>> import torch
     >>> from torch.nn import functional
-    >>> from trimreg_reproduction.networks.ensemble import over_replicas
+    >>> from trimreg_reproduction.networks.training.ensemble import over_replicas
     >>> over_replicas(functional.max_pool2d, torch.ones(2, 3, 4, 8, 8), 2).shape
     torch.Size([2, 3, 4, 4, 4])
     """
@@ -380,7 +380,7 @@ def ensemble_cross_entropy(logits: Tensor, target: Tensor, label_smoothing: floa
     Examples
     --------
     >>> import torch
-    >>> from trimreg_reproduction.networks.ensemble import ensemble_cross_entropy
+    >>> from trimreg_reproduction.networks.training.ensemble import ensemble_cross_entropy
     >>> logits = torch.zeros(2, 3, 4)
     >>> ensemble_cross_entropy(logits, torch.tensor([0, 1, 2]))  # log(4)
     tensor([1.3863, 1.3863])
@@ -399,7 +399,7 @@ def ensemble_errors(logits: Tensor, target: Tensor) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> from trimreg_reproduction.networks.ensemble import ensemble_errors
+    >>> from trimreg_reproduction.networks.training.ensemble import ensemble_errors
     >>> ensemble_errors(torch.eye(3).expand(2, 3, 3), torch.tensor([0, 1, 0])).tolist()
     [1, 1]
     """

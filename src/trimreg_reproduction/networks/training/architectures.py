@@ -23,7 +23,7 @@ def parse_size(network: str, size: str) -> dict[str, int]:
 
     Examples
     --------
-    >>> from trimreg_reproduction.networks.architectures import parse_size
+    >>> from trimreg_reproduction.networks.training.architectures import parse_size
     >>> parse_size("LeNet-300-100", "245-75-25")
     {'fc1': 245, 'fc2': 75, 'fc3': 25}
     >>> parse_size("LeNet-300-100", "full")
@@ -58,7 +58,7 @@ def format_size(numbers: Mapping[str, int] | Sequence[int]) -> str:
 
     Examples
     --------
-    >>> from trimreg_reproduction.networks.architectures import format_size
+    >>> from trimreg_reproduction.networks.training.architectures import format_size
     >>> format_size({"fc1": 245, "fc2": 75, "fc3": 25})
     '245-75-25'
     """
@@ -75,7 +75,7 @@ def macs(network: str, keep: Mapping[str, int]) -> int:
 
     Examples
     --------
-    >>> from trimreg_reproduction.networks.architectures import macs, parse_size
+    >>> from trimreg_reproduction.networks.training.architectures import macs, parse_size
     >>> [macs(n, parse_size(n, "full")) for n in ("LeNet-300-100", "LeNet-5")]
     [266200, 2293000]
     """

@@ -1,42 +1,39 @@
-"""Results that were exported: the Parquet tables of a folder, read in place of the store they came from."""
+"""Exported results: the Parquet tables of a folder, which can be read in place of the store."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
-from trimreg.reports.demo import BadInput
+from typing import Any
 
 from .registry import EXPERIMENTS, get_experiment
-from .spec import SIZES
-from .store import Counts
-
-_ORIGIN = ("cell", "cell_seconds", "cell_version", "cell_finished")
+from .spec import SIZES, BadInput
+from .store import ORIGIN, Counts
 
 
 class Exported:
-    """``NAME.parquet`` of a folder, by the names of the experiments; reads as a store does.
+    """The tables ``NAME.parquet`` of a folder, with the reading methods of a store.
 
-    The tables do not say at which size an experiment was run. It is the one whose cells they hold.
+    A table does not record at which size its experiment was run. It is the size whose cells it contains.
 
     Examples
     --------
     >>> import tempfile
-    >>> from trimreg_reproduction.files import Exported
+    >>> from trimreg_reproduction.exported import Exported
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     Exported(folder).experiments(), Exported(folder).size("fig1")
     ([], None)
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: str | Path):
         self.path = Path(folder)
         self._cells: dict[str, dict[str, list[str]]] = {}
 
     def experiments(self) -> list[str]:
-        """Names of the experiments whose tables are there."""
+        """The names of the experiments that have a table."""
         return [name for name in EXPERIMENTS if self._file(name).exists()]
 
     def size(self, experiment: str) -> str | None:
-        """The size whose cells the table holds most of; None if there is no table."""
+        """The size of which the table has most cells; None without a table."""
         if not self._file(experiment).exists():
             return None
         there = set(self._table(experiment)["cell"])
@@ -44,7 +41,7 @@ class Exported:
         return max(SIZES, key=lambda size: shares[size]) if any(shares.values()) else None
 
     def counts(self, experiment: str, size: str | None = None) -> Counts:
-        """How many cells of the plan the table has; cells that failed are in no table."""
+        """The number of planned cells and of those in the table; tables have no failed cells."""
         size = self.size(experiment) if size is None else size
         planned = set(self._plans(experiment)[size])
         done = planned & set(self._table(experiment)["cell"])
@@ -52,12 +49,12 @@ class Exported:
             raise BadInput(f"{self._file(experiment)} has no {size} run; ask for another size")
         return Counts(len(planned), len(done), 0)
 
-    def frame(self, experiment: str, size: str | None = None, *, provenance: bool = False):
-        """The table, cells of the size alone; see :meth:`.store.Store.frame`."""
+    def frame(self, experiment: str, size: str | None = None, *, provenance: bool = False) -> Any:
+        """The rows of the cells of a size; see :meth:`.store.Store.frame`."""
         size = self.size(experiment) if size is None else size
         table = self._table(experiment)
         table = table[table["cell"].isin(self._plans(experiment)[size])].reset_index(drop=True)
-        return table if provenance else table.drop(columns=list(_ORIGIN))
+        return table if provenance else table.drop(columns=list(ORIGIN))
 
     def _file(self, experiment):
         return self.path / f"{experiment}.parquet"
@@ -74,8 +71,8 @@ class Exported:
         file = self._file(experiment)
         try:
             table = pandas.read_parquet(file)
-        except Exception as error:  # pyarrow has many for a file that is cut short
+        except Exception as error:  # pyarrow raises many kinds for a truncated file
             raise BadInput(f"{file} cannot be read as Parquet ({error})") from None
-        if not set(_ORIGIN) <= set(table.columns):
-            raise BadInput(f"{file} has no column {_ORIGIN[0]!r}; it is no table of trimreg reproduce")
+        if not set(ORIGIN) <= set(table.columns):
+            raise BadInput(f"{file} has no column {ORIGIN[0]!r}; it was not written by trimreg reproduce")
         return table

@@ -1,6 +1,6 @@
-"""One method on one network: the choice of its settings, the training of all seeds, and a row for each.
+"""One method on one network: the choice of its strengths, the training of all seeds, and one row per seed.
 
-What a row holds is said at :func:`rows_of`.
+:func:`rows_of` describes the rows.
 """
 
 from __future__ import annotations
@@ -9,51 +9,51 @@ import contextlib
 import dataclasses
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from .architectures import format_size, layers_of, macs, parse_size
 from .data import load_splits
-from .methods import L0, GroupL1, Pruner, Trimmed
+from .loop import Split, Trained, Trainer, steps_per_epoch
 from .models import build, plain_network
+from .pruners import L0, GroupL1, Pruner, Trimmed
 from .recipes import GATED, Recipe, for_method
-from .training import Split, Trained, Trainer, soft_answers, steps_per_epoch
 
-#: Strengths that are tried for methods that cannot be asked for a size: of the group l1 norm, on the scale of
-#: a proximal step under Adam, and of gates, as factors of the recipe's prices.
+#: Strengths to try for methods that cannot be asked for a size: those of the group l1 norm, on the scale of a
+#: proximal step under Adam, and those of gates, as factors of the recipe's prices.
 ALPHAS = {
     "group l1": tuple(float(alpha) for alpha in np.geomspace(0.003, 3.0, 13)),
     "l0 to size": tuple(float(factor) for factor in np.geomspace(0.1, 1000.0, 13)),
 }
 QUICK_ALPHAS = (0.03, 0.3, 3.0)
-_CHOOSING_SEED = 1000  # apart from those of final trainings
+_CHOOSING_SEED = 1000  # not a seed of a final training
 _EXPORT_IMAGES = 64
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What to train.
+    """A method on a network, with its sizes and seeds.
 
     Attributes
     ----------
     network, method : str
     sizes : tuple of str
-        The size asked for, of each replica.
+        The size asked for, one per replica.
     seeds : tuple of int
-        The seed of each replica.
+        One seed per replica.
     recipe : Recipe
     dataset : str
     validation : bool
-        Whether the last training images are set apart and tested on.
+        Whether the last training images are set apart for validation.
     images : int, optional
-        Train and test on so many.
+        Train and test on that many images.
     alphas : tuple of float, optional
-        Strengths, one a replica. The trimmed penalty has the recipe's without them, methods of
-        :data:`ALPHAS` one that is chosen.
+        Strengths, one per replica. By default that of the recipe for the trimmed penalty, and a chosen one
+        for methods of :data:`ALPHAS`.
     """
 
     network: str
@@ -71,19 +71,19 @@ class Trial:
             raise ValueError(f"{len(self.sizes)} sizes for {len(self.seeds)} seeds")
 
     def keep(self) -> dict[str, list[int]]:
-        """Groups to keep in each replica, by layer."""
+        """The number of groups to keep, for each layer and replica."""
         parsed = [parse_size(self.network, size) for size in self.sizes]
         return {name: [one[name] for one in parsed] for name in layers_of(self.network)}
 
     def noise_seed(self) -> int:
-        """The seed of noise and order: a hash of the trial."""
+        """The seed of noise and of the order of images: a hash of the trial."""
         text = repr((self.network, self.method, self.sizes, self.seeds, self.dataset, self.validation))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
 @dataclass
 class Result:
-    """A trained ensemble and how it came about."""
+    """A trained ensemble and its trial."""
 
     trial: Trial
     recipe: Recipe
@@ -94,8 +94,8 @@ class Result:
     alphas: tuple[float, ...] | None
 
 
-def train(trial: Trial, device="cpu") -> Result:
-    """Train all replicas of a trial; test after every epoch."""
+def train(trial: Trial, device: torch.device | str = "cpu") -> Result:
+    """Train all replicas of a trial, and test after every epoch."""
     device = torch.device(device)
     recipe = for_method(trial.recipe, trial.method, trial.network)
     alphas = trial.alphas
@@ -105,14 +105,11 @@ def train(trial: Trial, device="cpu") -> Result:
         trial.dataset, trial.network, recipe.input_scaling, device,
         validation=trial.validation, images=trial.images,
     )  # fmt: skip
-    soft = None
-    if recipe.distill > 0 and trial.method != "dense":
-        soft = teach(trial, recipe, splits["train"], device)
     with seeded(trial.noise_seed(), device):
         model = build(trial.network, trial.seeds, recipe, device)
         steps = recipe.epochs * steps_per_epoch(len(splits["train"].labels), recipe)
         pruner = make_pruner(trial, recipe, model, steps, len(splits["train"].labels), alphas)
-        trainer = Trainer(model, splits["train"], recipe, pruner, soft)
+        trainer = Trainer(model, splits["train"], recipe, pruner)
         tests = {name: split for name, split in splits.items() if name != "train"}
         trained = trainer.fit(tests, evaluation_batch=2000 if trial.network == "LeNet-300-100" else 500)
     return Result(trial, recipe, model, pruner, trained, splits["test"], alphas)
@@ -139,23 +136,23 @@ def make_pruner(
 
 
 @contextlib.contextmanager
-def seeded(seed: int, device: torch.device):
-    """Random numbers from that seed; afterwards they go on as if nothing had been drawn."""
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """A context with random numbers from that seed; afterwards the generators are as before."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         yield
 
 
-# -- what must be known before ----------------------------------------------------------------------------
+# -- the choice of strengths ------------------------------------------------------------------------------
 
 
-def choose_alphas(trial: Trial, device) -> tuple[float, ...]:
-    """The strength of a method that leads to about the multiplications of the size asked for.
+def choose_alphas(trial: Trial, device: torch.device) -> tuple[float, ...]:
+    """The strengths at which a method needs about as many multiplications as the sizes asked for.
 
-    One replica for each of :data:`ALPHAS` trains with the trial's recipe on the training images less the
-    validation ones; no error is looked at, only the sizes reached. Between two strengths the logarithm of
-    the multiplications is taken as linear in the logarithm of the strength.
+    One replica for each of :data:`ALPHAS` is trained with the trial's recipe, without the validation images.
+    Only the final sizes are used, no errors. Between two strengths the logarithm of the multiplications is
+    interpolated linearly in the logarithm of the strength.
     """
     grid = ALPHAS[trial.method] if trial.images is None else QUICK_ALPHAS
     count = len(grid)
@@ -174,61 +171,31 @@ def choose_alphas(trial: Trial, device) -> tuple[float, ...]:
 
 
 def interpolate_alpha(alphas: Sequence[float], costs: Sequence[float], target: float) -> float:
-    """The strength at which the cost comes down to ``target``, by lines in logarithms; else the nearest end.
+    """The strength at which the cost falls to ``target``, interpolated in logarithms, or the nearest end.
 
-    Where costs do not fall throughout, each is first made the least so far.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.trial import interpolate_alpha
-    >>> round(interpolate_alpha([1.0, 10.0, 100.0], [1000, 100, 1], 10), 3)
-    31.623
-    >>> [round(interpolate_alpha([1.0, 10.0], [1000, 100], target), 3) for target in (5000, 5)]
-    [1.0, 10.0]
+    Costs that do not decrease are replaced by the least cost so far.
     """
     falling = np.log(np.minimum.accumulate(np.maximum(1.0, costs)))
     logs = np.log(np.asarray(alphas, dtype=float))
     return float(np.exp(np.interp(-math.log(target), -falling, logs)))
 
 
-# What trials may share, remembered: it depends on nothing else, so a row is the same with and without it.
+#: The multiplications for each strength, shared by trials; they depend on nothing but the key.
 _GRIDS: dict[tuple, list[int]] = {}
-_TEACHERS: dict[tuple, Tensor] = {}
-
-
-def teach(trial: Trial, recipe: Recipe, split: Split, device) -> Tensor:
-    """Probabilities of dense networks of the same seeds, trained first with the same recipe.
-
-    The last ensemble of teachers is remembered, for trials that share it.
-    """
-    seeds = tuple(dict.fromkeys(trial.seeds))
-    form = "bayes" if recipe.form == "l0" else recipe.form
-    dense = recipe.change(distill=0.0, form=form)
-    search = dataclasses.replace(
-        trial, method="dense", sizes=("full",) * len(seeds), seeds=seeds, recipe=dense, alphas=None
-    )
-    key = (search, str(device))
-    if key not in _TEACHERS:
-        _TEACHERS.clear()
-        _TEACHERS[key] = soft_answers(train(search, device).model, split.images, recipe)
-    soft = _TEACHERS[key]
-    if recipe.teacher == "average":
-        return soft
-    return soft[[seeds.index(seed) for seed in trial.seeds]]
 
 
 # -- rows -------------------------------------------------------------------------------------------------
 
 
 def rows_of(result: Result, exported: bool = True) -> list[dict]:
-    """A row for each replica.
+    """One row per replica.
 
-    Errors are in percent. ``error`` is that of the last epoch, ``lowest`` the lowest over those epochs whose
-    network is no larger than the last one (the authors' protocol; it looks at the test set),
-    ``validation_error`` that of the last epoch where images were set apart. ``reached`` is the size that the
-    network has, ``exact`` whether it is the one asked for. ``parameters`` and ``macs`` are those of the
-    exported network, and ``export_difference`` is how far its answers are from the trained one's, relative to
-    the largest answer.
+    Errors are in percent. ``error`` is that of the last epoch, ``lowest`` the lowest over the epochs whose
+    network is no larger than the last one (the authors' protocol, which uses the test set), and
+    ``validation_error`` that of the last epoch on the validation images. ``reached`` is the final size, and
+    ``exact`` is whether this is the size asked for. ``parameters`` and ``macs`` are those of the exported
+    network, and ``export_difference`` is the largest difference of its outputs from the trained ones,
+    relative to the largest output.
     """
     trial, trained = result.trial, result.trained
     names = list(layers_of(trial.network))
@@ -265,8 +232,8 @@ def rows_of(result: Result, exported: bool = True) -> list[dict]:
 
 
 def measure(result: Result, index: int) -> dict:
-    """Parameters, multiplications and faithfulness of one replica, exported on the CPU."""
-    from trimreg.nn.exporting.export import export
+    """The parameters, multiplications and output difference of one replica, exported on the CPU."""
+    from trimreg.nn import export
 
     network = plain_network(result.model, index)
     images = result.test.images[:_EXPORT_IMAGES].cpu()
@@ -283,5 +250,5 @@ def measure(result: Result, index: int) -> dict:
 
 
 def device_name(device: torch.device) -> str:
-    """The kind of processor, in words."""
+    """The name of the processor."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
