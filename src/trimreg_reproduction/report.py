@@ -154,8 +154,8 @@ def _facts(counts, size, frame):
 
 def _incomplete(counts):
     parts = [f"{counts.failed:,} failed"] if counts.failed else []
-    parts += [f"{counts.missing:,} not run"] if counts.missing else []
-    return f"Of {counts.planned:,} cells {' and '.join(parts)}. The same command runs the rest."
+    parts += [f"{counts.missing:,} did not run"] if counts.missing else []
+    return f"Of {counts.planned:,} cells, {' and '.join(parts)}. The same command runs the rest."
 
 
 def duration(seconds: float) -> str:

@@ -297,4 +297,4 @@ def test_code_imports_the_penalty_and_points_to_the_notes():
     model = trimreg.MEstimator(penalty=trimreg.TrimmedL1(2))
     assert "from trimreg.penalties import TrimmedL1\n" in refit_code(model, None, None)
     assert "notes" not in refit_code(model, None, None)
-    assert "# here comes what the notes" in refit_code(model, None, None, prepared=True)
+    assert "# prepare the columns as the notes" in refit_code(model, None, None, prepared=True)

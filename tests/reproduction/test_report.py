@@ -172,7 +172,7 @@ def test_all_of_the_registry_is_the_default(store, tmp_path, monkeypatch):
 def test_cells_that_failed_or_were_not_run_are_counted(store, tmp_path):
     fill(store, [0.25, None, "missing", "missing"])
     page = read(store, tmp_path)
-    assert "1 failed and 2 not run of 4" in page.text
+    assert "Of 4 cells, 1 failed and 2 did not run." in page.text
     assert "1 of 4" in page.text
     assert page.charts()[0]["data"][0]["x"] == [10]  # a failure is no result
 
@@ -210,7 +210,7 @@ def test_a_size_that_was_not_run_is_missing(store, tmp_path):
 def test_a_part_that_cannot_be_made_is_named_and_the_others_stay(store, tmp_path, part, what):
     fill(store, [0.25, 0.5])
     page = read(store, tmp_path, [dataclasses.replace(TOY, **{part: lambda frame: frame["absent"]})])
-    assert f"{what} could not be made of these results (KeyError: 'absent')" in page.text
+    assert f"{what} could not be made from these results (KeyError: 'absent')" in page.text
     assert ("partly reproduced" in page.text) == (part != "judge")
     assert ("not judged" in page.text) == (part == "judge")
     assert bool(page.of("img")) == (part != "figure")

@@ -211,7 +211,7 @@ def test_files_that_are_no_store(tmp_path, read_only):
     connection.close()
     for path in (text, other):
         before = path.read_bytes()
-        with pytest.raises(StoreError, match="is no store"):
+        with pytest.raises(StoreError, match="is not a store"):
             Store(path, read_only)
         assert path.read_bytes() == before
     with pytest.raises(StoreError, match="is a folder"):

@@ -1,32 +1,31 @@
-"""The page of one fitted model: what it is, its coefficients, how it was chosen, what is certified of it."""
+"""The page of one fitted model: its settings, coefficients, choice of h and alpha, and certificates."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from trimreg_reproduction.spec import Chart
-
 from . import pages
-from .charts import bar_json, chart_json, heat_json
+from .charts import Chart, bar_json, chart_json, heat_json
 
-_BARS = 30  # coefficients that are drawn
-_PATHS = 12  # paths that are drawn
-_ALPHAS = 6  # alphas up to which scores are lines
+_BARS = 30  # coefficients in the chart
+_PATHS = 12  # paths in the chart
+_ALPHAS = 6  # alphas up to which each has a line of scores
 
 
 def write_model_report(
-    model,
-    out,
+    model: Any,
+    out: str | Path,
     *,
-    X=None,
-    y=None,
+    X: Any = None,
+    y: Any = None,
     target: str | None = None,
     data: str | None = None,
-    path=None,
+    path: Any = None,
     scores: Mapping | None = None,
     notes: Sequence[str] = (),
     load: str | None = None,
@@ -41,23 +40,23 @@ def write_model_report(
     model : fitted estimator
         Linear or graphical, with or without cross-validation.
     out : path-like
-        The page; written in one step.
+        The page, which is written atomically.
     X, y : array-like, optional
-        What it was fitted to. With them the certificates are computed again from the data.
+        The training data. With them the certificates are recomputed from the data.
     target, data : str, optional
-        Names of the target and of the file, for the reader.
+        The names of the target and of the file, for the reader.
     path : TrimmedPath, optional
-        Fits over h, where the model has none of its own.
+        Fits over h, if the model has no path.
     scores : mapping of str to number, optional
         For example ``{"R2 on the test set": 0.48}``.
     notes : sequence of str
-        What was done to the data, a sentence each.
+        Sentences about the preparation of the data.
     load : str, optional
-        Code that gets the model back. By default code that fits it again.
+        Code that loads the model. By default code that fits it again.
     saved : (str, str), optional
-        Name and text of the model's file, which the page then carries for its reader to save.
+        The name and the text of the model's file, which the page offers for download.
     command : str, optional
-        The command that was typed.
+        The command that wrote the page.
     title : str, optional
 
     Returns
@@ -66,14 +65,14 @@ def write_model_report(
 
     Notes
     -----
-    Any text may come from a file that is not trusted. It is escaped for HTML, and for the charts as well.
+    Names may come from a file that is not trusted. All text is escaped for HTML and for the charts.
 
     Examples
     --------
     >>> import tempfile
     >>> import numpy as np
     >>> from trimreg import TrimmedLasso
-    >>> from trimreg_reproduction.report import write_model_report
+    >>> from trimreg.reports import write_model_report
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((50, 5))
     >>> y = 2 * X[:, 1] + rng.standard_normal(50)
@@ -97,8 +96,8 @@ def write_model_report(
         places[key] = list(range(start, start + len(group)))
         start += len(group)
     rows = [
-        {"name": entry} | {header: values[k] for header, values in summary["columns"].items()}
-        for k, entry in enumerate(summary["names"])
+        {"name": row} | {header: values[k] for header, values in summary["columns"].items()}
+        for k, row in enumerate(summary["names"])
     ]
     about = {"data": data, "target": target}
     return pages.write_page(
@@ -122,19 +121,19 @@ def write_model_report(
 
 
 def _as_link(name, text):
-    """A file inside the page: its name, and an address that holds all of it."""
+    """A file inside the page: its name, and a data address with its content."""
     return {"name": name, "href": "data:application/json;base64," + b64encode(text.encode()).decode("ascii")}
 
 
 def _is_known(value):
-    return value is not None and value == value  # a path leaves its certificates to the choice, as NaN
+    return value is not None and value == value  # NaN stands for a certificate that was not computed
 
 
 # -- the choice of h and alpha ----------------------------------------------------------------------------
 
 
-def score_charts(model) -> list[dict]:
-    """Scores, or a criterion, over h and alpha; none of a model that chose nothing."""
+def score_charts(model: Any) -> list[dict]:
+    """Charts of the scores or the criterion over h and alpha; none for a model without such a choice."""
     if not hasattr(model, "hs_"):
         return []
     if hasattr(model, "score_path_"):
@@ -162,23 +161,14 @@ def score_charts(model) -> list[dict]:
     within = "; the band is one standard error" if error is not None else ""
     charts = [chart_json(Chart(f"The {what} over h{within}", "h", label, lines))]
     if len(alphas) > 1 and len(hs) > 1:
-        charts.append(
-            heat_json(
-                f"The {what} over h and alpha; the circle is the choice",
-                alphas,
-                hs,
-                values,
-                x_label="alpha",
-                y_label="h",
-                value_label=what,
-                chosen=(alphas[j], hs[i]),
-            )
-        )
+        title = f"The {what} over h and alpha; the circle is the choice"
+        labels = {"x_label": "alpha", "y_label": "h", "value_label": what}
+        charts.append(heat_json(title, alphas, hs, values, **labels, chosen=(alphas[j], hs[i])))
     return charts
 
 
 def _shown_alphas(count, chosen):
-    """Which alphas have a line: all of a few, else some evenly, and that of the choice."""
+    """The alphas with a line: all if there are few, otherwise an even selection and the chosen one."""
     if count <= _ALPHAS:
         return list(range(count))
     return sorted({*np.linspace(0, count - 1, _ALPHAS - 1).round().astype(int).tolist(), int(chosen)})
@@ -192,7 +182,7 @@ def _alpha_text(alpha):
 
 
 def _coefficient_charts(summary) -> list[dict]:
-    """The largest coefficients as bars, in units that can be compared where there are such."""
+    """A chart of the largest coefficients as bars, in comparable units if there are any."""
     columns, names = summary["columns"], summary["names"]
     known = ("standardized", "norm", "partial correlation", "coef")
     key = next((one for one in known if one in columns), None)
@@ -205,24 +195,18 @@ def _coefficient_charts(summary) -> list[dict]:
     }
     order = sorted(range(len(names)), key=lambda k: -abs(columns[key][k]))[:_BARS]
     title = "Sizes" if len(order) == len(names) else f"The {len(order)} largest of {len(names):,}"
-    return [
-        bar_json(
-            title,
-            [names[k] for k in order],
-            [columns[key][k] for k in order],
-            x_label=labels.get(key, key),
-        )
-    ]
+    values = [columns[key][k] for k in order]
+    return [bar_json(title, [names[k] for k in order], values, x_label=labels.get(key, key))]
 
 
-def path_charts(model, path=None) -> list[dict]:
-    """Coefficients over h, at the alpha chosen; of the features that grow largest."""
+def path_charts(model: Any, path: Any = None) -> list[dict]:
+    """A chart of coefficients over h at the chosen alpha, for the features with the largest coefficients."""
     path = getattr(model, "path_", None) if path is None else path
     if path is None or not hasattr(path, "coefs") or len(path.hs) < 2:
         return []
     j = model.best_index_[1] if hasattr(model, "best_index_") and path is getattr(model, "path_", None) else 0
     coefs = np.asarray(path.coefs[:, j], dtype=float) * getattr(model, "feature_deviation_", 1.0)
-    several = coefs.ndim == 3  # outputs between h and the features
+    several = coefs.ndim == 3  # the axis of outputs is between h and the features
     values = np.sqrt((coefs**2).sum(axis=1)) if several else coefs
     names = getattr(model, "feature_names_in_", [f"x{k}" for k in range(values.shape[1])])
     size = np.abs(values).max(axis=0)
@@ -241,8 +225,8 @@ def path_charts(model, path=None) -> list[dict]:
 # -- certificates ---------------------------------------------------------------------------------------
 
 
-def diagnostics(model, X=None, y=None) -> list[dict]:
-    """What is known of the fit, a row each: ``check``, ``value``, ``meaning``.
+def diagnostics(model: Any, X: Any = None, y: Any = None) -> list[dict]:
+    """The certificates of a fit, one row each with ``check``, ``value`` and ``meaning``.
 
     Examples
     --------
@@ -259,7 +243,9 @@ def diagnostics(model, X=None, y=None) -> list[dict]:
     if hasattr(model, "certificate"):
         return rows + _graph_checks(model.certificate())
     measured = model.stationarity_
-    problem = None if X is None or y is None else _problem(model, X, y)
+    problem = None
+    if X is not None and y is not None and not len(model.outliers_):
+        problem = model.problem(X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else X, y)
     if problem is not None:
         from ..diagnostics import stationarity
         from ..penalties import TrimmedL1
@@ -278,38 +264,6 @@ def diagnostics(model, X=None, y=None) -> list[dict]:
     return rows + _point_checks(problem, _names(model))
 
 
-def _problem(model, X, y):
-    """The arguments of :mod:`trimreg.diagnostics`; None where the fit left samples out."""
-    if len(model.outliers_):
-        return None
-    target, weight = model._target(y, None)
-    given = model.get_params(deep=False)
-    settings = model._settings()
-    return {
-        "X": X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else X,
-        "y": np.asarray(target),
-        "coef": model.result_.coef,
-        "intercept": model.result_.intercept,
-        "penalty": _with_h(settings.penalty, model._facts["h"]),
-        "alpha": model.alpha_,
-        "loss": settings.loss,
-        "sample_weight": weight,
-        **{name: given.get(name, False) for name in ("fit_intercept", "standardize", "positive")},
-    }
-
-
-def _with_h(penalty, h):
-    """The penalty with the number of free parts that its h came to."""
-    import copy
-
-    from ..penalties import get_penalty
-
-    own = copy.copy(get_penalty(penalty))
-    if h is not None:
-        own.h = h
-    return own
-
-
 def _point_checks(problem, names):
     from ..diagnostics import best_swap, is_local_minimum
     from ..losses import get_loss
@@ -326,22 +280,18 @@ def _point_checks(problem, names):
         return rows
     swap = best_swap(**problem)
     if swap:
-        gone = "a free place" if swap.leaves is None else names(swap.leaves)
+        gone = "nothing" if swap.leaves is None else names(swap.leaves)
         meaning = f"{names(swap.enters)} in place of {gone} lowers the objective by {swap.gain:.3g}"
         return [*rows, _row("exchange", "one improves", meaning)]
-    meaning = (
-        "all exchanges of one feature for another were scored"
-        if swap.exact
-        else ("by scores that are bounds; others may exist")
-    )
-    return [*rows, _row("exchange", "none improves", meaning)]
+    scored = "all exchanges of one feature for another were scored"
+    return [*rows, _row("exchange", "none improves", scored if swap.exact else "by bounds; others may exist")]
 
 
 def _graph_checks(found):
     words = {True: "yes", False: "no", None: "not decided"}
     return [
         _row("stationarity", found.stationarity, "squared distance of 0 from the subdifferential"),
-        _row("duality gap", found.relative_gap, "of the weighted problem, relative"),
+        _row("duality gap", found.relative_gap, "relative duality gap of the weighted problem"),
         _row("positive definite", found.positive_definite, f"condition {found.condition:.3g}"),
         _row("local minimum", words[found.local_minimum], found.reason),
     ]
@@ -359,8 +309,8 @@ def _names(model):
 # -- code -----------------------------------------------------------------------------------------------
 
 
-def refit_code(model, data: str | None, target: str | None, prepared: bool = False) -> str:
-    """Code that fits the model again; names are written as Python writes them, whatever is in them.
+def refit_code(model: Any, data: str | None, target: str | None, prepared: bool = False) -> str:
+    """Python code that fits the model again; names are Python literals.
 
     Parameters
     ----------
@@ -368,7 +318,7 @@ def refit_code(model, data: str | None, target: str | None, prepared: bool = Fal
     data, target : str or None
         The file and the column.
     prepared : bool
-        Whether something was done to the columns, which the code then points to.
+        Whether the columns were prepared; a comment in the code then says so.
 
     Examples
     --------
@@ -391,7 +341,7 @@ def refit_code(model, data: str | None, target: str | None, prepared: bool = Fal
     lines = ["import pandas", *_imports(given.values()), f"from trimreg import {name}", ""]
     lines.append(f"table = pandas.{reader}({str(data or 'data.csv')!r})")
     if prepared:
-        lines.append("# here comes what the notes at the top of this page say of the columns")
+        lines.append("# prepare the columns as the notes at the top of this page say")
     if hasattr(model, "certificate"):
         return "\n".join([*lines, f"model = {name}({arguments}).fit(table)"])
     column = str(target or "y")
@@ -400,12 +350,12 @@ def refit_code(model, data: str | None, target: str | None, prepared: bool = Fal
 
 
 def _code(value):
-    """What makes the value again: the whole of an array, and not NumPy's spelling of it."""
+    """An expression with that value; arrays are written as lists in full."""
     return repr(value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value)
 
 
 def _imports(values):
-    """Lines that import the classes of scikit-learn and of this library among the values."""
+    """Lines that import the classes of the values, if they are scikit-learn's or this library's."""
     found = {}
     for value in values:
         room = ".".join(part for part in type(value).__module__.split(".") if not part.startswith("_"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -140,6 +143,41 @@ class LinearEstimator(BaseEstimator):
         start, loss = self.result_.coef, settings.loss
         outputs = (loss.bound(data.y, data.d).n_outputs,) if loss.multi_output else ()
         return start if start.shape == (*outputs, self.n_features_in_) else None
+
+    def problem(self, X: Any, y: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """The problem that this fit solved, with its solution, as arguments of :mod:`trimreg.diagnostics`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            The data that the model was fitted to.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from trimreg import TrimmedLasso
+        >>> from trimreg.diagnostics import stationarity
+        >>> X = np.arange(12.0).reshape(6, 2) ** 2 % 7
+        >>> model = TrimmedLasso(h=1).fit(X, X[:, 0])
+        >>> stationarity(**model.problem(X, X[:, 0])) < 1e-12
+        True
+        """
+        target, weight = self._target(y, sample_weight)
+        settings, given = self._settings(), self.get_params(deep=False)
+        penalty = copy.copy(settings.penalty)
+        if self._facts["h"] is not None:
+            penalty.h = self._facts["h"]
+        return {
+            "X": X,
+            "y": np.asarray(target),
+            "coef": self.result_.coef,
+            "intercept": self.result_.intercept,
+            "penalty": penalty,
+            "alpha": self.alpha_,
+            "loss": settings.loss,
+            "sample_weight": weight,
+            **{name: given.get(name, False) for name in ("fit_intercept", "standardize", "positive")},
+        }
 
     # -- predictions ---------------------------------------------------------------------------------
 
