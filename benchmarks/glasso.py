@@ -131,7 +131,7 @@ def compare(section, n, p, share, repeats) -> float:
 
 def screening(section, n, p, blocks) -> None:
     """Blocks that are not connected: the problem divided, and not."""
-    from trimreg.graphs.solver.inner import components, solve_weighted
+    from trimreg.graphs.mm.inner import components, solve_weighted
 
     S, _ = problem("blocks", n, p, n_blocks=blocks)
     label = np.concatenate(

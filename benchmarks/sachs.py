@@ -23,7 +23,7 @@ def run(quick: bool = False) -> Section:
     one_thread()
     section = Section(
         "Sachs",
-        "7466 cells, 11 proteins and lipids, 18 known edges without their direction, of 55 pairs. Normal scores (`transform=\"npn\"`), correlation scale. Trimmed: `solve_graphical` "
+        "7466 cells, 11 proteins and lipids, 18 known edges without their direction, of 55 pairs. Normal scores (`scores=\"npn\"`), correlation scale. Trimmed: `solve_graphical` "
         "with alpha=\"exact\" and h the number of edges. A path of alphas does not go through every number of edges; where it has none, the graph of the nearest number "
         "stands, that number in brackets. A cell is precision / recall.",
         ["method", *(f"{size} edges" for size in SHOWN), "mean F1, 1 to 30 edges"],
@@ -76,7 +76,7 @@ def correlations(X, transform) -> np.ndarray:
     """The correlation matrix of the signals, their logarithms, their normal scores, or by Spearman's ranks."""
     from trimreg.graphs.covariances import covariance_of
 
-    options = {"npn": {"transform": "npn"}, "spearman": {"kind": "spearman"}}.get(transform, {})
+    options = {"npn": {"scores": "npn"}, "spearman": {"kind": "spearman"}}.get(transform, {})
     S = covariance_of(np.log(X) if transform == "log" else X, **options).covariance
     deviation = np.sqrt(np.diagonal(S))
     R = S / np.multiply.outer(deviation, deviation)

@@ -66,7 +66,7 @@ def test_settings_reach_the_estimator(call, chain, tmp_path, arguments, settings
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--criterion", "cv", "--alpha", "auto"], ["--kind", "spearman"], ["--transform", "npn"]],
+    [[], ["--criterion", "cv", "--alpha", "auto"], ["--kind", "spearman"], ["--scores", "npn"]],
 )
 def test_auto_finds_the_chain(call, chain, tmp_path, arguments):
     answer = call("graph", chain, "--json", tmp_path / "g.json", *arguments)
@@ -94,8 +94,8 @@ def test_missing_values(call, refused, chain, tmp_path):
     [
         (["--h", 7], "--h must be from 0 to 6, the number of pairs of columns; got 7"),
         (["--kind", "cosine"], "--kind must be pearson, spearman or kendall"),
-        (["--transform", "log"], "--transform must be npn"),
-        (["--transform", "npn", "--kind", "kendall"], "drop one of them"),
+        (["--scores", "log"], "--scores must be npn"),
+        (["--scores", "npn", "--kind", "kendall"], "drop one of them"),
         (["--shrinkage", 1], "--shrinkage must be from 0 to below 1"),
         (["--criterion", "gic"], "--criterion must be"),
         (["--effort", "some"], "--effort must be"),

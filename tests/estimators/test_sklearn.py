@@ -117,7 +117,7 @@ GRAPHS = [
     TrimmedGraphicalLasso(),
     TrimmedGraphicalLasso(kind="spearman"),
     TrimmedGraphicalLasso(kind="kendall", warm_start=True),
-    TrimmedGraphicalLasso(transform="npn"),
+    TrimmedGraphicalLasso(scores="npn"),
     TrimmedGraphicalLasso(penalty="mcp", alpha=0.1),
     TrimmedGraphicalLasso(h=0.5, alpha=0.1, standardize=True, assume_centered=True),
 ]

@@ -6,7 +6,7 @@ from sklearn.covariance import GraphicalLasso, empirical_covariance, log_likelih
 
 from trimreg import L1, MCP, SCAD, TrimmedGraphicalLasso, TrimmedL1, solve_graphical
 from trimreg.graphs.covariances import Nonparanormal, covariance_of
-from trimreg.graphs.task import prepare_graph
+from trimreg.graphs.solve import check_settings, prepare_graph
 
 SOLVERS = ("mm", "bcd", "dc", "prox")
 DASH = chr(0x2013)  # between the names of an edge
@@ -232,13 +232,13 @@ def test_rank_correlations(kind):
 
 def test_normal_scores():
     X, new = chain(seed=0), chain(seed=1, n=30)
-    model = TrimmedGraphicalLasso(h=6, transform="npn").fit(X)
+    model = TrimmedGraphicalLasso(h=6, scores="npn").fit(X)
     np.testing.assert_allclose(np.diag(model.empirical_covariance_), 1.0)
     assert pairs_of(model) == {(j, j + 1) for j in range(6)}
     Z = Nonparanormal().fit(X).transform(new)
     assert model.score(new) == pytest.approx(log_likelihood(Z.T @ Z / len(Z), model.precision_))
     np.testing.assert_allclose(model.mahalanobis(new), np.einsum("ij,jk,ik->i", Z, model.precision_, Z))
-    bent = TrimmedGraphicalLasso(h=6, transform="npn").fit(np.cbrt(X))
+    bent = TrimmedGraphicalLasso(h=6, scores="npn").fit(np.cbrt(X))
     np.testing.assert_array_equal(bent.precision_, model.precision_)
 
 
@@ -405,7 +405,10 @@ def test_summary_and_graph():
 
 def test_a_task_goes_from_exact_to_a_number_and_back():
     S = empirical_covariance(chain())
-    exact, soft = (prepare_graph(S, penalty=TrimmedL1(2), alpha=alpha) for alpha in ("exact", 0.4))
+    exact, soft = (
+        prepare_graph(S, check_settings(len(S), penalty=TrimmedL1(2), alpha=alpha))
+        for alpha in ("exact", 0.4)
+    )
     for here, there in ((exact.at(alpha=0.4), soft), (soft.at(alpha="exact"), exact), (soft.at(h=2), soft)):
         assert here.alpha == pytest.approx(there.alpha)
         assert here.exact == there.exact

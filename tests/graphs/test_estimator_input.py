@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 import trimreg
 from trimreg import L1, SLOPE, TrimmedGraphicalLasso, TrimmedL1
-from trimreg.graphs import model as graphmodel
-from trimreg.graphs.task import GraphTask
+from trimreg.graphs import estimator as graphmodel
+from trimreg.graphs.solve import GraphTask
 
 N, P = 60, 5
 X = np.random.default_rng(0).standard_normal((N, P))
@@ -47,7 +47,7 @@ def refused_at_once(match, **parameters):
     """That these parameters are refused before S is computed."""
     with mock.patch.object(graphmodel, "read_covariance", side_effect=AssertionError("work was begun")):
         refused(match, **parameters)
-    if "covariance" not in parameters and not {"kind", "transform"} & set(parameters):
+    if "covariance" not in parameters and not {"kind", "scores"} & set(parameters):
         refused(match, S, covariance="precomputed", **parameters)
 
 
@@ -72,7 +72,7 @@ def test_exact_is_for_trimmed_penalties(penalty):
 
 
 @pytest.mark.parametrize("value", ["other", "", 3, ["mm"], True])
-@pytest.mark.parametrize("name", ["covariance", "kind", "transform", "solver", "effort", "start", "penalty"])
+@pytest.mark.parametrize("name", ["covariance", "kind", "scores", "solver", "effort", "start", "penalty"])
 def test_words(name, value):
     refused_at_once(f"{name} must be ", **{name: value})
 
@@ -122,11 +122,13 @@ def test_penalty_factor(factor, match):
 
 
 def test_parameters_that_contradict_each_other():
-    refused_at_once("h must be None or that of the penalty, 2; got h = 3", h=3, penalty=TrimmedL1(2))
-    refused_at_once("h is for trimmed penalties; with penalty L1", h=3, penalty="l1", alpha=0.1)
-    refused_at_once("h is for trimmed penalties; with penalty MCP", h=0, penalty="mcp", alpha=0.1)
+    refused_at_once(
+        "h must be None or equal to that of the penalty object, 2; got 3", h=3, penalty=TrimmedL1(2)
+    )
+    refused_at_once("h must be None with penalty L1", h=3, penalty="l1", alpha=0.1)
+    refused_at_once("h must be None with penalty MCP", h=0, penalty="mcp", alpha=0.1)
     both = {"penalty": TrimmedL1(2, np.ones(10)), "penalty_factor": np.ones(10)}
-    refused_at_once("penalty_factor must be None where the penalty has its own", **both)
+    refused_at_once("penalty_factor must be None if the penalty object has its own", **both)
     refused_at_once("solver 'bcd' is defined for trimmed penalties", penalty="l1", alpha=0.1, solver="bcd")
     refused_at_once("start 'homotopy' is for trimmed", penalty="l1", alpha=0.1, start="homotopy")
     refused_at_once("must not have groups", penalty=TrimmedL1(1, groups=[0, 1] * 5))
@@ -134,9 +136,9 @@ def test_parameters_that_contradict_each_other():
         refused_at_once(
             "penalty must be one of .*'l1', 'mcp', 'scad', 'trimmed_l1'", penalty=penalty, alpha=0.1
         )
-    refused("transform='npn' is for kind='pearson'", kind="kendall", transform="npn")
+    refused("scores='npn' needs kind='pearson'", kind="kendall", scores="npn")
     refused("kind='kendall' needs data", S, covariance="precomputed", kind="kendall")
-    refused("transform='npn' needs data", S, covariance="precomputed", transform="npn")
+    refused("scores='npn' needs data", S, covariance="precomputed", scores="npn")
 
 
 # -- a covariance matrix ---------------------------------------------------------------------------------
@@ -176,7 +178,7 @@ def test_a_precomputed_frame_names_its_variables():
 # -- data ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", [{}, {"kind": "spearman"}, {"kind": "kendall"}, {"transform": "npn"}])
+@pytest.mark.parametrize("settings", [{}, {"kind": "spearman"}, {"kind": "kendall"}, {"scores": "npn"}])
 @pytest.mark.parametrize(
     ("data", "match"),
     [
@@ -205,7 +207,7 @@ def test_a_constant_column_around_zero():
     refused(
         "X must have no zero columns, .*: drop 2", changed(X, (slice(None), 2), 0.0), assume_centered=True
     )
-    for settings in ({"kind": "kendall"}, {"transform": "npn"}):
+    for settings in ({"kind": "kendall"}, {"scores": "npn"}):
         refused("no constant columns, .*: drop 2", shifted, assume_centered=True, **settings)
 
 
@@ -271,7 +273,7 @@ def test_names_in_and_out():
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"kind": "spearman"}, {"transform": "npn"}, {"covariance": "precomputed"}]
+    "settings", [{}, {"kind": "spearman"}, {"scores": "npn"}, {"covariance": "precomputed"}]
 )
 def test_float32_stays(settings):
     data = S if "covariance" in settings else X
@@ -300,9 +302,7 @@ def test_integers_lists_and_read_only_data():
         np.testing.assert_allclose(TrimmedGraphicalLasso(h=3).fit(data).precision_, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"h": 2}, {"h": 2, "transform": "npn"}, {"penalty": L1(), "alpha": 0.1}]
-)
+@pytest.mark.parametrize("settings", [{"h": 2}, {"h": 2, "scores": "npn"}, {"penalty": L1(), "alpha": 0.1}])
 def test_clone_pickle_and_representations(settings):
     model = TrimmedGraphicalLasso(**settings)
     fitted = clone(model).fit(X)
@@ -315,15 +315,12 @@ def test_clone_pickle_and_representations(settings):
     assert "TrimmedGraphicalLasso" in fitted._repr_html_()
 
 
-def test_transform_is_a_parameter_and_no_method():
-    model = TrimmedGraphicalLasso(transform="npn")
+def test_normal_scores_are_a_parameter_and_make_no_transformer():
+    model = TrimmedGraphicalLasso(scores="npn")
+    assert clone(model).scores == model.get_params()["scores"] == "npn"
     assert not hasattr(model, "transform")
-    assert not hasattr(TrimmedGraphicalLasso, "transform")
-    assert model.get_params()["transform"] == "npn"
-    assert model.set_params(transform=None).get_params()["transform"] is None
-    assert clone(TrimmedGraphicalLasso(transform="npn")).get_params()["transform"] == "npn"
-    with pytest.raises(AttributeError, match=r"get_params\(\)\['transform'\]"):
-        _ = model.transform
+    with pytest.raises(TypeError, match="transform"):
+        TrimmedGraphicalLasso(transform="npn")
 
 
 def test_fit_leaves_parameters_and_data_alone():
@@ -343,7 +340,7 @@ def test_pipeline_and_grid_search():
     for j in range(1, 5):
         data[:, j] += data[:, j - 1]
     pipeline = make_pipeline(StandardScaler(), TrimmedGraphicalLasso())
-    grid = {"trimmedgraphicallasso__h": [0, 2, 4], "trimmedgraphicallasso__transform": [None]}
+    grid = {"trimmedgraphicallasso__h": [0, 2, 4], "trimmedgraphicallasso__scores": [None]}
     search = GridSearchCV(pipeline, grid, cv=3).fit(data)
     assert search.best_params_["trimmedgraphicallasso__h"] == 4
 
@@ -372,7 +369,7 @@ def test_warm_start_where_an_edge_is_now_excluded():
 
 def test_what_cannot_be_a_penalty_of_a_graph():
     for solver in ("mm", "prox"):
-        with pytest.raises(ValueError, match=r"penalty must have weights .* got SLOPE"):
+        with pytest.raises(ValueError, match=r"penalty must be TrimmedL1, .* got SLOPE"):
             trimreg.solve_graphical(np.eye(3), penalty="slope", alpha=0.1, solver=solver)
 
 

@@ -5,9 +5,15 @@ import pytest
 
 from trimreg import L1, TrimmedL1
 from trimreg.diagnostics import certify_graph
-from trimreg.graphs.solver.boundedness import largest_safe_h, smallest_dependent_set
-from trimreg.graphs.solver.inner import WeightedGraphSolver, certified, components, solve_weighted
-from trimreg.graphs.solver.problem import GraphicalProblem
+from trimreg.graphs.mm.inner import (
+    WeightedGraphSolver,
+    certified,
+    components,
+    largest_safe_h,
+    smallest_dependent_set,
+    solve_weighted,
+)
+from trimreg.graphs.problem import GraphicalProblem
 
 
 def correlation(p, seed=0, n=None, common=0.7):

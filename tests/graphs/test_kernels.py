@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trimreg.graphs.solver import kernels
+from trimreg.graphs.mm import kernels
 from trimreg.solvers import lapack
 
 SIZES = [2, 5, lapack.SMALL, lapack.SMALL + 1, 40]  # plain loops up to SMALL, LAPACK above

@@ -8,11 +8,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from trimreg import L1, MCP, SCAD, TrimmedL1
 from trimreg.diagnostics import certify_graph
+from trimreg.graphs.mm.exchange import exchange_edges
+from trimreg.graphs.mm.inner import WeightedGraphSolver, majorize_minimize, solve_weighted
+from trimreg.graphs.mm.solver import STARTS
+from trimreg.graphs.problem import GraphicalProblem
 from trimreg.graphs.solve import solve_graphical
-from trimreg.graphs.solver.inner import WeightedGraphSolver, solve_weighted
-from trimreg.graphs.solver.problem import GraphicalProblem
-from trimreg.graphs.solver.search import exchange_edges
-from trimreg.graphs.solver.solver import STARTS
 
 SOLVERS = ["mm", "bcd", "dc", "prox"]
 
@@ -212,7 +212,6 @@ def test_against_every_graph_of_four_and_five_variables():
 
 
 def test_exchanges_never_raise_the_objective():
-    from trimreg.graphs.solver.mm import descend
 
     improved = 0
     for seed in range(4):
@@ -221,7 +220,7 @@ def test_exchanges_never_raise_the_objective():
         inner = WeightedGraphSolver(problem)
         weights = np.ones(36)
         weights[:6] = weights[28:] = 0.0  # whatever edges come first
-        *_, point = descend(inner, weights, inner.null, 1e-6)
+        *_, point = majorize_minimize(inner, weights, inner.null, 1e-6)
         objectives = [point.objective]
         for better in exchange_edges(inner, point, 30, 10_000, 1e-6):
             objectives.append(better.objective)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from trimreg.graphs.selection.path import graphical_path
 
 from trimreg import (
     StabilitySelection,
@@ -21,7 +22,6 @@ from trimreg import (
     solve,
     solve_graphical,
 )
-from trimreg.graphs.selection.path import graphical_path
 from trimreg.solvers import Step, driver, many_fits, run
 
 

@@ -49,7 +49,7 @@ def graph(
     kind: Annotated[
         str, typer.Option(help="pearson, or spearman or kendall: correlations of ranks.")
     ] = "pearson",
-    transform: Annotated[
+    scores: Annotated[
         str | None, typer.Option(help="npn replaces the columns by normal scores.", metavar="npn")
     ] = None,
     shrinkage: Annotated[
@@ -83,7 +83,7 @@ def graph(
     Examples:
       trimreg graph proteins.csv
       trimreg graph proteins.csv --h 20 --picture network.png
-      trimreg graph proteins.csv --transform npn --edges edges.csv --json graph.json
+      trimreg graph proteins.csv --scores npn --edges edges.csv --json graph.json
       trimreg graph ratings.csv --kind spearman --impute median
 
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
@@ -93,10 +93,10 @@ def graph(
         check_choice("--criterion", criterion, CRITERIA)
         check_choice("--kind", kind, KINDS)
         check_choice("--effort", effort, EFFORTS)
-        if transform not in (None, "npn"):
-            raise BadInput(f"--transform must be npn; got {transform!r}")
-        if transform and kind != "pearson":
-            raise BadInput("--transform npn is for --kind pearson; drop one of them")
+        if scores not in (None, "npn"):
+            raise BadInput(f"--scores must be npn; got {scores!r}")
+        if scores and kind != "pearson":
+            raise BadInput("--scores npn is for --kind pearson; drop one of them")
         if not 0 <= shrinkage < 1:
             raise BadInput(f"--shrinkage must be from 0 to below 1; got {shrinkage:g}")
         if jobs == 0:
@@ -112,7 +112,7 @@ def graph(
         p = X.shape[1]
         check_count(h, p * (p - 1) // 2, "pairs of columns")
         settings = {
-            "kind": kind, "transform": transform, "shrinkage": shrinkage, "standardize": standardize,
+            "kind": kind, "scores": scores, "shrinkage": shrinkage, "standardize": standardize,
             "effort": effort,
         }  # fmt: skip
         model = _build(h, alpha, criterion, seed, jobs, len(X), settings)
@@ -164,7 +164,7 @@ def _read(path, drop, impute):
 
 def _build(h, alpha, criterion, seed, jobs, n, settings):
     if "auto" not in (h, alpha):
-        from ..estimators import TrimmedGraphicalLasso
+        from ..graphs import TrimmedGraphicalLasso
 
         return TrimmedGraphicalLasso(h, alpha, random_state=seed, **settings)
     from sklearn.model_selection import KFold

@@ -1,4 +1,4 @@
-"""Gaussian graphical models with at most h edges: problem, solver, estimators, choice of h, pictures."""
+"""Gaussian graphical models with at most h edges: problem, solver, estimators, selection, plots."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from .._lazy import lazy
 
 _WHERE = {
     "EdgeTable": ".edges",
-    "GraphicalPath": ".selection.path",
-    "GraphicalResult": ".result",
+    "GraphicalPath": ".selection.graphical_path",
+    "GraphicalResult": ".solve",
     "TrimmedGraphicalLasso": ".estimator",
-    "TrimmedGraphicalLassoCV": ".selection.search",
+    "TrimmedGraphicalLassoCV": ".selection.crossval",
     "graph_criterion": ".selection.criteria",
-    "graphical_path": ".selection.path",
+    "graphical_path": ".selection.graphical_path",
     "partial_correlations": ".edges",
     "solve_graphical": ".solve",
     "to_networkx": ".edges",

@@ -1,8 +1,8 @@
 r"""From data to the matrix S of a graphical model: covariances, rank correlations, normal scores.
 
-A Gaussian copula (or *nonparanormal* model) says that :math:`(f_1(x_1), \dots, f_p(x_p))` is Gaussian for
-some increasing functions. Its graph is that of the correlations after the transforms, and these can be had
-without the functions, from ranks; or with them, from normal scores (:class:`Nonparanormal`).
+In a Gaussian copula (or *nonparanormal*) model, :math:`(f_1(x_1), \dots, f_p(x_p))` is Gaussian for some
+increasing functions. Its graph is given by the correlations after the transformations. They can be estimated
+without the functions, from ranks, or with them, from normal scores (:class:`Nonparanormal`).
 
 References
 ----------
@@ -15,35 +15,170 @@ models. Annals of Statistics 40(4), 2293-2326.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import kendalltau, rankdata
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..estimators.validation import check_choice, check_flag, check_matrix
+from ..designs import as_design
+from ..designs.convert import is_virtual
+from ..estimators import validation as check
 
 KINDS = ("pearson", "spearman", "kendall")
-TRANSFORMS = (None, "npn")
+SCORES = (None, "npn")
 ECDFS = ("winsorized", "shrunken")
 
-#: Up to so many samples the signs of all pairs are multiplied, n^2 p^2 by BLAS; above, pairs of columns are
-#: sorted, p^2 n log n. About where the two take the same time. Ranks are exact in float32 up to here.
+#: Up to this number of samples, Kendall's tau multiplies the signs of all pairs, n^2 p^2 operations in BLAS;
+#: above, it sorts pairs of columns, p^2 n log n. The two take about the same time here. Ranks up to this
+#: number are exact in float32.
 SIGNS_UP_TO = 4000
 
 
+# -- S and the samples in its coordinates ------------------------------------------------------------------
+
+
+class GraphData(NamedTuple):
+    """The matrix S of a graphical model, and how samples are brought into its coordinates.
+
+    Attributes
+    ----------
+    covariance : ndarray of shape (p, p)
+        S in float64; a correlation matrix if it comes from ranks or normal scores.
+    location : ndarray of shape (p,)
+        Subtracted from a sample (from its normal scores, if these are used).
+    scale : ndarray of shape (p,)
+        Divisor after that; ones except for rank correlations.
+    scores : Nonparanormal or None
+        Applied before both.
+    n_samples : int or None
+    dtype : dtype
+        Of the results: float32 if the data are.
+    """
+
+    covariance: np.ndarray
+    location: np.ndarray
+    scale: np.ndarray
+    scores: Nonparanormal | None
+    n_samples: int | None
+    dtype: np.dtype
+
+    def rows(self, X: np.ndarray) -> np.ndarray:
+        """Samples in the coordinates of S: transformed as the data were, and centered."""
+        X = X if self.scores is None else self.scores.transform(X)
+        return (X - self.location) / self.scale
+
+
+def read_covariance(
+    X: Any,
+    *,
+    covariance: str | None = None,
+    kind: str = "pearson",
+    scores: str | None = None,
+    assume_centered: bool = False,
+    names: Sequence[str] | None = None,
+) -> GraphData:
+    """S computed from data, or checked if it is given; ``names`` of the columns are for messages."""
+    if covariance == "precomputed":
+        S, dtype = check_covariance(X, names)
+        p, S = S.shape[0], (S + S.T) / 2
+        dtype = _wide_enough(S, dtype)
+        return GraphData(S, np.zeros(p, dtype), np.ones(p, dtype), None, None, dtype)
+    if kind != "pearson" or scores is not None:
+        X = check.check_near(X, "a correlation of ranks or scores", "use kind='pearson' with scores=None")
+    X = check.check_matrix(X)
+    n, p = X.shape
+    if n < 2:
+        raise ValueError("X must have at least two samples; got n_samples = 1")
+    if p < 2:
+        raise ValueError(f"X must have at least two columns to have an edge; got n_features = {p}")
+    around_zero = assume_centered and kind == "pearson" and scores is None
+    if is_virtual(X):
+        design, S = design_and_moments(X, center=not assume_centered)
+        constant = np.flatnonzero(design.inverse_scale == 0)
+    else:
+        constant = np.flatnonzero(~X.any(axis=0)) if around_zero else constant_columns(X)
+    if constant.size:
+        listed = ", ".join(shown(j, names) for j in constant[:6])
+        which = "zero" if around_zero else "constant"
+        raise ValueError(f"X must have no {which} columns, because they have no edges: drop {listed}")
+    if scores == "npn" and kind == "pearson":
+        transformer = Nonparanormal().fit(X)
+        S = covariance_of(transformer.transform(X)).covariance
+        return GraphData(S, np.zeros(p, X.dtype), np.ones(p, X.dtype), transformer, n, X.dtype)
+    if is_virtual(X):
+        location = np.zeros(p) if assume_centered else design.offset
+    else:
+        S, location, scale = covariance_of(X, kind=kind, scores=scores, assume_centered=assume_centered)
+    if kind == "pearson":
+        scale = np.ones(p)
+    dtype = _wide_enough(S, X.dtype)
+    return GraphData(S, location.astype(dtype), scale.astype(dtype), None, n, dtype)
+
+
+def design_and_moments(X: Any, center: bool) -> tuple[Any, np.ndarray]:
+    """The design of a matrix that is not in memory, and its covariance (around 0 if not centered)."""
+    d, every = np.full(X.shape[0], 1.0 / X.shape[0]), np.arange(X.shape[1])
+    design = as_design(X, d, center=center)
+    return design, design.gram(every, d, every)
+
+
+def _wide_enough(S, dtype):
+    """The dtype that holds S and its inverse: float64 if float32 would overflow."""
+    low, high = float(np.diagonal(S).min()), float(np.diagonal(S).max())
+    if not (low > 1e-280 and high < 1e280):
+        raise ValueError(
+            f"the variances must lie between 1e-280 and 1e280; got {low:.3g} to {high:.3g}. Scale the columns"
+        )
+    return dtype if low > 1e-25 and high < 1e25 else np.dtype(np.float64)
+
+
+def check_covariance(S: Any, names: Sequence[str] | None = None) -> tuple[np.ndarray, np.dtype]:
+    """``S`` as a float64 covariance matrix of at least two variables, and the dtype of the results."""
+    S = check.check_real("S", S)
+    if S.ndim != 2 or S.shape[0] != S.shape[1]:
+        raise ValueError(f"S must be a square matrix; got shape {S.shape}")
+    if S.shape[0] < 2:
+        raise ValueError(f"S must have at least 2 variables to have an edge; got n_features = {S.shape[0]}")
+    dtype = np.dtype(np.float32) if S.dtype == np.float32 else np.dtype(np.float64)
+    S = np.asarray(S.toarray() if hasattr(S, "toarray") else S, dtype=float)
+    check.check_finite(S, "S")
+    diagonal = np.diagonal(S)
+    if not (diagonal > 0).all():
+        bad = int(np.flatnonzero(~(diagonal > 0))[0])
+        raise ValueError(
+            f"S must have a positive diagonal; variable {shown(bad, names)} has variance "
+            f"{diagonal[bad]:.6g}. A constant variable has no edges: drop it"
+        )
+    scale = np.multiply.outer(np.sqrt(diagonal), np.sqrt(diagonal))
+    if not (np.abs(S - S.T) <= 1e-6 * scale).all():
+        i, j = (int(k) for k in np.unravel_index(np.argmax(np.abs(S - S.T) / scale), S.shape))
+        raise ValueError(f"S must be symmetric; S[{i}, {j}] = {S[i, j]:.6g} and S[{j}, {i}] = {S[j, i]:.6g}")
+    return S, dtype
+
+
+def shown(index: int, names: Sequence[str] | None) -> str:
+    """A variable in a message: its name if there is one, else its index."""
+    return str(int(index)) if names is None else repr(str(names[index]))
+
+
+# -- covariances ---------------------------------------------------------------------------------------------
+
+
 class CovarianceOf(NamedTuple):
-    """A covariance and what was taken from the data to make it.
+    """A covariance, with the location and scale that were taken from the data.
 
     Attributes
     ----------
     covariance : ndarray of shape (n_features, n_features)
-        Of rank correlations and of normal scores: a correlation matrix.
+        A correlation matrix if it comes from ranks or normal scores.
     location : ndarray of shape (n_features,)
-        Means of the columns (of their normal scores if these are used); zeros if taken as centred.
+        Means of the columns (of their normal scores, if these are used); zeros if assumed centered.
     scale : ndarray of shape (n_features,)
         Standard deviations of the columns (or of their normal scores) around that location: the covariance
         in the units of the data is ``scale[:, None] * R * scale`` for a correlation matrix R.
@@ -54,27 +189,29 @@ class CovarianceOf(NamedTuple):
     scale: np.ndarray
 
 
-def covariance_of(X, *, kind="pearson", transform=None, assume_centered=False) -> CovarianceOf:
+def covariance_of(
+    X: ArrayLike, *, kind: str = "pearson", scores: str | None = None, assume_centered: bool = False
+) -> CovarianceOf:
     r"""The empirical covariance of X, or a correlation matrix from ranks, in float64.
 
-    - ``"pearson"``: :math:`S = \frac1n \sum_i (x_i - \bar x)(x_i - \bar x)'`, with n and not n - 1 below, as
+    - ``"pearson"``: :math:`S = \frac1n \sum_i (x_i - \bar x)(x_i - \bar x)'`, divided by n and not n - 1, as
       in scikit-learn.
     - ``"spearman"``: :math:`S_{jk} = 2 \sin(\frac{\pi}{6} r_{jk})`, r the correlation of the ranks.
     - ``"kendall"``: :math:`S_{jk} = \sin(\frac{\pi}{2} \tau_{jk})`, :math:`\tau` Kendall's tau-b.
 
-    The last two estimate the correlations of a Gaussian copula (Liu et al. 2012). They need not be positive
-    semidefinite; where they are not, see :func:`nearest_correlation`.
+    The last two estimate the correlations of a Gaussian copula (Liu et al. 2012). If the estimate is not
+    positive semidefinite, it is replaced by :func:`nearest_correlation`.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
         At least two samples.
     kind : {"pearson", "spearman", "kendall"}
-    transform : None or "npn"
-        ``"npn"`` replaces the columns by their winsorized normal scores, :class:`Nonparanormal`. It is for
-        ``kind="pearson"``; ranks do not change by it.
+    scores : None or "npn"
+        ``"npn"`` replaces the columns by their winsorized normal scores, :class:`Nonparanormal`. Only for
+        ``kind="pearson"``, because ranks do not change.
     assume_centered : bool
-        Take the means of the columns to be zero. Ranks and normal scores are centred all the same.
+        Take the means of the columns to be zero. Ranks and normal scores are centered in any case.
 
     Returns
     -------
@@ -94,64 +231,42 @@ def covariance_of(X, *, kind="pearson", transform=None, assume_centered=False) -
     >>> bool(np.isclose(covariance_of(X, kind="kendall").covariance[0, 1], np.sin(np.pi / 6)))
     True
     """
-    check_choice("kind", kind, KINDS)
-    check_choice("transform", transform, TRANSFORMS)
-    assume_centered = check_flag("assume_centered", assume_centered)
-    if transform is not None and kind != "pearson":
-        raise ValueError(
-            f"transform={transform!r} is for kind='pearson'; ranks do not change by it; got {kind!r}"
-        )
-    X = _data(X)
-    if transform == "npn":
-        X = nonparanormal(X)
+    check.check_choice("kind", kind, KINDS)
+    check.check_choice("scores", scores, SCORES)
+    assume_centered = check.check_flag("assume_centered", assume_centered)
+    if scores is not None and kind != "pearson":
+        raise ValueError(f"scores={scores!r} needs kind='pearson', because ranks do not change; got {kind!r}")
+    if sp.issparse(X):
+        raise ValueError("X must be dense; pass X.toarray()")
+    X = np.asarray(check.check_matrix(X), dtype=float)
+    if len(X) < 2:
+        raise ValueError("X must have at least two samples (rows); got n_samples = 1")
+    if scores == "npn":
+        X = Nonparanormal().fit_transform(X)
     location = np.zeros(X.shape[1]) if assume_centered else _means(X)
     scale = _lengths(X - location) / np.sqrt(len(X))
     if kind == "pearson":
-        return CovarianceOf(_covariance(X - location), location, scale)
+        with np.errstate(over="ignore", invalid="ignore"):
+            S = _second_moments(X - location)
+        if not np.isfinite(S).all():
+            raise ValueError("X is too large: its covariance overflows; scale the columns")
+        return CovarianceOf(S, location, scale)
     _refuse_constant(X, f"kind={kind!r}")
-    R = from_spearman(spearman(X)) if kind == "spearman" else from_kendall(kendall(X))
-    return CovarianceOf(nearest_correlation(R), location, scale)
+    R = 2.0 * np.sin(np.pi / 6.0 * spearman(X)) if kind == "spearman" else np.sin(np.pi / 2.0 * kendall(X))
+    return CovarianceOf(nearest_correlation(_unit_diagonal(R)), location, scale)
 
 
-def _covariance(centered):
-    with np.errstate(over="ignore", invalid="ignore"):
-        S = _second_moments(centered)
-    if not np.isfinite(S).all():
-        raise ValueError("X is too large: its covariance overflows; scale the columns")
-    return S
-
-
-# -- ranks --------------------------------------------------------------------------------------------------
-
-
-def spearman(X) -> np.ndarray:
-    """Spearman's rank correlations of the columns, none of them constant; ties get average ranks.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.graphs.covariances import spearman
-    >>> spearman(np.array([[1.0, 1.0], [2.0, 8.0], [3.0, 4.0]]))
-    array([[1. , 0.5],
-           [0.5, 1. ]])
-    """
+def spearman(X: np.ndarray) -> np.ndarray:
+    """Spearman's rank correlations of the columns, none of them constant; ties get average ranks."""
     ranks = rankdata(X, axis=0)
     return _normalized(_second_moments(ranks - (len(ranks) + 1) / 2))  # half-integers: exact
 
 
-def kendall(X) -> np.ndarray:
+def kendall(X: np.ndarray) -> np.ndarray:
     r"""Kendall's tau-b of the columns, none of them constant.
 
     With :math:`g_{jk} = \sum_{a<b} \mathrm{sign}(x_{aj} - x_{bj})\,\mathrm{sign}(x_{ak} - x_{bk})` it is
     :math:`\tau_{jk} = g_{jk} / \sqrt{g_{jj} g_{kk}}`: the diagonal counts the pairs that are not tied.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.graphs.covariances import kendall
-    >>> kendall(np.array([[1.0, 1.0], [2.0, 8.0], [3.0, 4.0]])).round(4)
-    array([[1.    , 0.3333],
-           [0.3333, 1.    ]])
     """
     return _kendall_by_signs(X) if len(X) <= SIGNS_UP_TO else _kendall_by_pairs(X)
 
@@ -172,60 +287,24 @@ def _kendall_by_pairs(X):
     tau = np.eye(p)
     for j in range(p):
         for k in range(j):
-            # "asymptotic" is of the p-value, which is not used: the exact one would take longer.
+            # The method concerns the p-value, which is not used; the exact one would take longer.
             pair = kendalltau(ranks[:, j], ranks[:, k], method="asymptotic")
             tau[j, k] = tau[k, j] = pair.statistic
     return tau
 
 
-def from_spearman(r) -> np.ndarray:
-    r"""The Gaussian correlations that belong to Spearman's: :math:`2 \sin(\frac{\pi}{6} r)`.
-
-    Examples
-    --------
-    >>> from trimreg.graphs.covariances import from_spearman
-    >>> from_spearman([[1.0, 0.0], [0.0, 1.0]])
-    array([[1., 0.],
-           [0., 1.]])
-    """
-    return _unit_diagonal(2.0 * np.sin(np.pi / 6.0 * np.asarray(r)))
-
-
-def from_kendall(tau) -> np.ndarray:
-    r"""The Gaussian correlations that belong to Kendall's: :math:`\sin(\frac{\pi}{2} \tau)`.
-
-    Examples
-    --------
-    >>> from trimreg.graphs.covariances import from_kendall
-    >>> from_kendall([[1.0, 0.0], [0.0, 1.0]])
-    array([[1., 0.],
-           [0., 1.]])
-    """
-    return _unit_diagonal(np.sin(np.pi / 2.0 * np.asarray(tau)))
-
-
-def nearest_correlation(R) -> np.ndarray:
+def nearest_correlation(R: np.ndarray) -> np.ndarray:
     r"""R itself if it is positive semidefinite (up to rounding), else the correlations of its positive part.
 
     The positive part :math:`R_+ = \sum_i \max(\lambda_i, 0) u_i u_i'` is the nearest positive semidefinite
-    matrix. Its diagonal is at least that of R, one, and dividing by it gives a correlation matrix again. One
-    eigendecomposition; not the exact projection (which alternates between the two sets, Higham 2002), but
-    near it where R is off by little.
+    matrix. Its diagonal is at least that of R, which is one, and dividing by it gives a correlation matrix
+    again. This takes one eigendecomposition. It is not the exact projection (Higham 2002 alternates between
+    the two sets), but close to it if R is nearly semidefinite.
 
     References
     ----------
     Higham (2002). Computing the nearest correlation matrix: a problem from finance. IMA Journal of Numerical
     Analysis 22(3), 329-343.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.graphs.covariances import nearest_correlation
-    >>> R = np.array([[1.0, 0.9, -0.9], [0.9, 1.0, 0.9], [-0.9, 0.9, 1.0]])
-    >>> nearest_correlation(R).round(3)
-    array([[ 1. ,  0.5, -0.5],
-           [ 0.5,  1. ,  0.5],
-           [-0.5,  0.5,  1. ]])
     """
     values, vectors = np.linalg.eigh(R)
     if values[0] >= -len(R) * np.finfo(float).eps * values[-1]:
@@ -238,57 +317,36 @@ def nearest_correlation(R) -> np.ndarray:
 
 
 def winsorizing_level(n: int) -> float:
-    r""":math:`\delta_n = 1 / (4 n^{1/4} \sqrt{\pi \log n})`, of Liu, Lafferty and Wasserman (2009).
-
-    Examples
-    --------
-    >>> from trimreg.graphs.covariances import winsorizing_level
-    >>> round(winsorizing_level(100), 4)
-    0.0208
-    """
+    r""":math:`\delta_n = 1 / (4 n^{1/4} \sqrt{\pi \log n})`, of Liu, Lafferty and Wasserman (2009)."""
     return float(1.0 / (4.0 * n**0.25 * np.sqrt(np.pi * np.log(n))))
 
 
-def nonparanormal(X, *, ecdf="winsorized") -> np.ndarray:
-    """The normal scores of the columns of X; see :class:`Nonparanormal`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.graphs.covariances import nonparanormal
-    >>> X = np.array([[1.0], [10.0], [100.0]])
-    >>> nonparanormal(X, ecdf="shrunken").round(3).ravel().tolist()
-    [-1.225, 0.0, 1.225]
-    """
-    return Nonparanormal(ecdf=ecdf).fit_transform(X)
-
-
 class Nonparanormal(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    r"""Columns made Gaussian by their ranks: normal scores of mean 0 and variance 1.
+    r"""Transform columns to Gaussian by their ranks: normal scores with mean 0 and variance 1.
 
-    With :math:`\hat F` the empirical distribution function of a column, ties by average ranks,
+    With :math:`\hat F` the empirical distribution function of a column (average ranks for ties),
 
     .. math:: z = \frac{\Phi^{-1}(\tilde F(x)) - m}{s}, \qquad
               \tilde F = \min(\max(\hat F, \delta_n), 1 - \delta_n),
 
-    where m and s are the mean and the standard deviation over the samples that were fitted. Liu, Lafferty and
-    Wasserman (2009) give the scores the mean and deviation of the column. Here they are of unit variance,
-    since the scale of a column says nothing once an unknown function of it is taken: the covariance of the
-    scores is a correlation matrix.
+    where m and s are the mean and the standard deviation over the training samples. Liu, Lafferty and
+    Wasserman (2009) give the scores the mean and standard deviation of the column. Here they have unit
+    variance: the scale of a column carries no information once an unknown function is applied to it, and the
+    covariance of the scores is a correlation matrix.
 
-    New values are placed by linear interpolation of the distribution function, and those beyond the samples
-    get the score of the nearest.
+    New values are placed by linear interpolation of the distribution function. Values outside the range of
+    the training samples get the score of the nearest sample.
 
     Parameters
     ----------
     ecdf : {"winsorized", "shrunken"}
-        ``"winsorized"``: :math:`\hat F` is rank / n, cut at :func:`winsorizing_level`. ``"shrunken"``: it is
-        rank / (n + 1), not cut.
+        ``"winsorized"``: :math:`\hat F` is rank / n, truncated at :func:`winsorizing_level`. ``"shrunken"``:
+        it is rank / (n + 1), not truncated.
 
     Attributes
     ----------
     knots_, levels_ : list of ndarray
-        For each column its different values in ascending order, and :math:`\tilde F` at them.
+        For each column its distinct values in ascending order, and :math:`\tilde F` at these.
     mean_, scale_ : ndarray of shape (n_features,)
         The m and s of the formula.
     n_features_in_ : int
@@ -303,15 +361,20 @@ class Nonparanormal(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     (True, True)
     """
 
-    def __init__(self, ecdf="winsorized"):
+    def __init__(self, ecdf: str = "winsorized"):
         self.ecdf = ecdf
 
-    def fit(self, X, y=None):
-        """Learn the distribution functions of the columns; ``y`` is not used."""
-        check_choice("ecdf", self.ecdf, ECDFS)
+    def fit(self, X: ArrayLike, y: Any = None) -> Nonparanormal:
+        """Learn the distribution functions of the columns; ``y`` is ignored."""
+        check.check_choice("ecdf", self.ecdf, ECDFS)
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         _refuse_constant(X, "a nonparanormal transform")
-        levels = _levels(X, self.ecdf)
+        n, levels = len(X), rankdata(X, axis=0)
+        if self.ecdf == "shrunken":
+            levels = levels / (n + 1)
+        else:
+            cut = winsorizing_level(n)
+            levels = np.clip(levels / n, cut, 1.0 - cut)
         scores = ndtri(levels)
         self.mean_, self.scale_ = scores.mean(axis=0), scores.std(axis=0)
         self.knots_, self.levels_ = [], []
@@ -321,7 +384,7 @@ class Nonparanormal(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self.levels_.append(level[first])
         return self
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> np.ndarray:
         """Normal scores of the rows of X."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
@@ -331,71 +394,34 @@ class Nonparanormal(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return (scores - self.mean_) / self.scale_
 
 
-def _levels(X, ecdf):
-    """Values of the distribution functions at the samples, within (0, 1)."""
-    n = len(X)
-    if ecdf == "shrunken":
-        return rankdata(X, axis=0) / (n + 1)
-    cut = winsorizing_level(n)
-    return np.clip(rankdata(X, axis=0) / n, cut, 1.0 - cut)
+# -- constant columns and copies ----------------------------------------------------------------------------
 
 
-# -- columns that carry nothing -----------------------------------------------------------------------------
-
-
-def constant_columns(X) -> np.ndarray:
-    """Indices of the columns of X with a single value.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.graphs.covariances import constant_columns
-    >>> constant_columns(np.array([[0.1, 1.0], [0.1, 2.0]]))
-    array([0])
-    """
+def constant_columns(X: np.ndarray) -> np.ndarray:
+    """Indices of the columns of X with a single value."""
     X = np.asarray(X)
     return np.flatnonzero(X.max(axis=0) == X.min(axis=0))
 
 
-def duplicate_columns(X, *, precomputed=False) -> np.ndarray:
-    r"""Pairs i < j of columns with :math:`1 - |\mathrm{correlation}| \le 10` eps, each a row.
+def duplicate_columns(S: np.ndarray) -> np.ndarray:
+    r"""Pairs i < j of variables with :math:`1 - |\mathrm{correlation}| \le 10` eps, one pair per row.
 
-    For unit vectors :math:`1 - |u'v| = \|u \mp v\|^2 / 2`, and the right side is free of cancellation: it
-    decides where the product says that a pair is close. Columns without variance are in no pair.
-
-    Parameters
-    ----------
-    X : ndarray
-        Data, or a covariance if ``precomputed``.
-    precomputed : bool
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.graphs.covariances import duplicate_columns
-    >>> x = np.array([1.0, 2.0, 4.0])
-    >>> duplicate_columns(np.column_stack([x, x**2, 3.0 - 2.0 * x]))
-    array([[0, 2]])
+    S is their covariance matrix; variables without variance are in no pair.
     """
-    X = np.asarray(X, dtype=float)
-    eps = np.finfo(float).eps
-    if precomputed:
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            deviation = np.sqrt(np.maximum(np.diag(X), 0.0))
-            closeness = np.abs(X / deviation[:, None] / deviation)
-        return np.argwhere(np.triu(closeness >= 1.0 - 10.0 * eps, 1) & np.isfinite(closeness))
-    unit = _unit_columns(X)
-    product = unit.T @ unit
-    close = np.argwhere(np.triu(np.abs(product) > 1.0 - 1e-8, 1))
-    same = [np.sum((unit[:, i] - np.sign(product[i, j]) * unit[:, j]) ** 2) <= 20.0 * eps for i, j in close]
-    return close[np.array(same, dtype=bool)]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        deviation = np.sqrt(np.maximum(np.diag(S), 0.0))
+        closeness = np.abs(S / deviation[:, None] / deviation)
+    close = closeness >= 1.0 - 10.0 * np.finfo(float).eps
+    return np.argwhere(np.triu(close, 1) & np.isfinite(closeness))
 
 
-def _unit_columns(X):
-    """Centred columns of length one; of length zero if constant."""
-    X = X - _means(X)
-    length = _lengths(X)
-    return X / np.where(length > 0.0, length, 1.0)
+def _refuse_constant(X, what):
+    constant = constant_columns(X)
+    if constant.size:
+        raise ValueError(f"X must have no constant columns with {what}; got constant {constant.tolist()}")
+
+
+# -- small parts --------------------------------------------------------------------------------------------
 
 
 def _lengths(X):
@@ -405,26 +431,8 @@ def _lengths(X):
     return largest * np.sqrt(np.sum((X / largest) ** 2, axis=0))
 
 
-# -- small parts --------------------------------------------------------------------------------------------
-
-
-def _data(X):
-    if sp.issparse(X):
-        raise ValueError("X must be dense; pass X.toarray()")
-    X = np.asarray(check_matrix(X), dtype=float)
-    if len(X) < 2:
-        raise ValueError("X must have at least two samples (rows); got n_samples = 1")
-    return X
-
-
-def _refuse_constant(X, what):
-    constant = constant_columns(X)
-    if constant.size:
-        raise ValueError(f"X must have no constant columns with {what}; constant are {constant.tolist()}")
-
-
 def _means(X):
-    """Means of the columns; of a constant column its value, so that nothing is left of it by rounding."""
+    """Means of the columns; for a constant column exactly its value, so that rounding leaves no residue."""
     means = X.mean(axis=0)
     constant = constant_columns(X)
     means[constant] = X[0, constant]

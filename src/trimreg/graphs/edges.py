@@ -1,20 +1,22 @@
-"""The edges of a Gaussian graphical model: partial correlations, a table, a graph of networkx."""
+"""The edges of a Gaussian graphical model: partial correlations, a table, a networkx graph."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..estimators.summary import Summary
+from .diagnostics.point import symmetric_matrix
 
 NO_EDGES = "no edges in the graph"
-_ROUNDING = 1e-8  # as a partial correlation; what solvers leave is far below
+_ROUNDING = 1e-8  # of a partial correlation; the error of the solvers is far below
 
 
 class Edge(NamedTuple):
-    """One edge; ``free`` is None where the weights are not known."""
+    """One edge; ``free`` is None if the weights are not known."""
 
     source: str
     target: str
@@ -23,13 +25,13 @@ class Edge(NamedTuple):
     free: bool | None = None
 
 
-def partial_correlations(precision) -> np.ndarray:
-    r"""Partial correlations of the variables, each pair given all the others.
+def partial_correlations(precision: ArrayLike) -> np.ndarray:
+    r"""Partial correlations of the variables, each pair given all others.
 
     .. math:: \rho_{ij} = -\frac{\Theta_{ij}}{\sqrt{\Theta_{ii} \Theta_{jj}}}, \qquad \rho_{ii} = 1
 
     (Lauritzen, Graphical Models, 1996, section 5.1.3). They do not depend on the units of the variables, and
-    are zero exactly where the precision is.
+    are zero exactly where the precision is zero.
 
     Parameters
     ----------
@@ -50,25 +52,24 @@ def partial_correlations(precision) -> np.ndarray:
     """
     precision = _checked(precision)
     scale = np.sqrt(np.diag(precision))
-    partial = 0.0 - precision / np.outer(scale, scale)  # 0 - 0 is 0, where -0 would show its sign
+    partial = 0.0 - precision / np.outer(scale, scale)  # 0 - 0 is 0; negation would print as -0
     np.fill_diagonal(partial, 1.0)
     if np.abs(partial).max() > 1.0 + _ROUNDING:
-        raise ValueError("precision must be positive definite; it has a partial correlation beyond one")
+        raise ValueError("precision must be positive definite; got a partial correlation beyond one")
     return np.clip(partial, -1.0, 1.0)
 
 
 class EdgeTable(Summary, Sequence):
-    """A sequence of :class:`Edge`, the strongest first, that shows itself as a table.
+    """A sequence of :class:`Edge`, the strongest first, displayed as a table.
 
-    It prints as text, shows as HTML in a notebook, and gives a data frame or LaTeX; :func:`edge_table` makes
-    it from a precision matrix.
+    It prints as text, displays as HTML in a notebook, and converts to a data frame or LaTeX.
 
     Parameters
     ----------
     edges : sequence of Edge
         In the order of the rows.
     title, facts, note, max_rows
-        What stands above and below the table, and how many rows are drawn: as in a summary.
+        The text above and below the table, and how many rows to show, as in a model summary.
 
     Examples
     --------
@@ -83,7 +84,14 @@ class EdgeTable(Summary, Sequence):
     pka – erk              -0.2500      2.000  penalized
     """
 
-    def __init__(self, edges=(), title="", facts=None, note="", max_rows=50):
+    def __init__(
+        self,
+        edges: Sequence[Edge] = (),
+        title: str = "",
+        facts: dict[str, Any] | None = None,
+        note: str = "",
+        max_rows: int | None = 50,
+    ):
         self.edges = tuple(edges)
         columns = {
             "partial correlation": [edge.partial_correlation for edge in self.edges],
@@ -95,8 +103,8 @@ class EdgeTable(Summary, Sequence):
         names = [f"{edge.source} – {edge.target}" for edge in self.edges]  # noqa: RUF001
         super().__init__(title, facts or {}, names, columns, note=note, max_rows=max_rows)
 
-    def __getitem__(self, item):
-        """An edge; of a slice a table."""
+    def __getitem__(self, item: Any) -> Any:
+        """An edge, or the table of a slice."""
         if isinstance(item, slice):
             return EdgeTable(self.edges[item], self.title, self.facts, self.note, self.max_rows)
         return self.edges[item]
@@ -105,14 +113,14 @@ class EdgeTable(Summary, Sequence):
         table = super()._drawn()
         return table if self.edges else table._replace(rest=NO_EDGES)
 
-    def to_frame(self):
-        """All edges as a data frame, a column a field of :class:`Edge`.
+    def to_frame(self) -> Any:
+        """All edges as a data frame, one column per field of :class:`Edge`.
 
         Returns
         -------
         pandas.DataFrame
         """
-        frame = super().to_frame()  # says what to install where pandas is missing
+        frame = super().to_frame()  # says what to install if pandas is missing
         values = zip(*self.edges, strict=True) if self.edges else [[]] * len(Edge._fields)
         columns = {field: list(column) for field, column in zip(Edge._fields, values, strict=True)}
         edges = type(frame)(columns)
@@ -120,10 +128,19 @@ class EdgeTable(Summary, Sequence):
         return edges
 
 
-def edge_table(precision, names=None, weights=None, *, title="", facts=None, note="", max_rows=50):
-    r"""The edges of a precision matrix, sorted by the size of the partial correlation.
+def edge_table(
+    precision: ArrayLike,
+    names: Sequence[str] | None = None,
+    weights: ArrayLike | None = None,
+    *,
+    title: str = "",
+    facts: dict[str, Any] | None = None,
+    note: str = "",
+    max_rows: int | None = 50,
+) -> EdgeTable:
+    r"""The edges of a precision matrix, sorted by the absolute value of the partial correlation.
 
-    The edges are the pairs with :math:`\Theta_{ij} \ne 0`. Equal sizes stay in the order of the variables.
+    The edges are the pairs with :math:`\Theta_{ij} \ne 0`. Ties stay in the order of the variables.
 
     Parameters
     ----------
@@ -131,11 +148,11 @@ def edge_table(precision, names=None, weights=None, *, title="", facts=None, not
     names : sequence of str of length p, optional
         Names of the variables; ``x0``, ``x1``, ... by default.
     weights : array-like of shape (p, p), optional
-        The trimming weights: an edge of weight 0 is free of the penalty.
+        The trimming weights: an edge with weight 0 is not penalized.
     title, note, max_rows
         As in :class:`EdgeTable`.
     facts : mapping, optional
-        Above the table; by default how many variables, edges and free edges there are.
+        Shown above the table; by default the numbers of variables, edges and free edges.
 
     Returns
     -------
@@ -181,18 +198,20 @@ def edge_table(precision, names=None, weights=None, *, title="", facts=None, not
     return EdgeTable(edges, title, facts, note, max_rows)
 
 
-def to_networkx(partial, names=None, *, precision=None):
+def to_networkx(
+    partial: ArrayLike, names: Sequence[str] | None = None, *, precision: ArrayLike | None = None
+) -> Any:
     """The graph of a matrix of partial correlations as a ``networkx.Graph``.
 
-    All variables are nodes, also those without an edge. An edge has the attributes ``weight`` (the partial
-    correlation), ``sign`` (1 or -1) and, if the precision is given, ``precision``.
+    All variables are nodes, including those without an edge. An edge has the attributes ``weight`` (the
+    partial correlation), ``sign`` (1 or -1) and, if the precision is given, ``precision``.
 
     Parameters
     ----------
     partial : array-like of shape (p, p)
-        Partial correlations; zero is no edge.
+        Partial correlations; zero means no edge.
     names : sequence of str of length p, optional
-        Names of the nodes, all different; ``x0``, ``x1``, ... by default.
+        Distinct names of the nodes; ``x0``, ``x1``, ... by default.
     precision : array-like of shape (p, p), optional
 
     Returns
@@ -213,13 +232,13 @@ def to_networkx(partial, names=None, *, precision=None):
         raise ImportError(
             f"to_networkx needs networkx, which cannot be imported ({error}); pip install 'trimreg[graph]'"
         ) from error
-    partial = _symmetric("partial", partial)
+    partial = symmetric_matrix("partial", partial)[0]
     names = _names(names, len(partial))
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"names must differ, for they are the nodes; got {twice!r} twice")
+        raise ValueError(f"names must be distinct, because they are the nodes; got {twice!r} twice")
     if precision is not None:
-        precision = _symmetric("precision", precision)
+        precision = symmetric_matrix("precision", precision)[0]
         if precision.shape != partial.shape:
             raise ValueError(
                 f"precision must have the shape of partial, {partial.shape}; got {precision.shape}"
@@ -235,28 +254,14 @@ def to_networkx(partial, names=None, *, precision=None):
 
 
 def _checked(precision):
-    precision = _symmetric("precision", precision)
+    precision = symmetric_matrix("precision", precision)[0]
     if np.any(np.diag(precision) <= 0):
         raise ValueError("precision must have a positive diagonal")
     return precision
 
 
-def _symmetric(name, matrix):
-    """The matrix in floats, made symmetric to the last digit; refused if it is not so but for rounding."""
-    matrix = np.asarray(matrix, dtype=float)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
-        raise ValueError(f"{name} must be a square matrix; got shape {matrix.shape}")
-    if not np.isfinite(matrix).all():
-        raise ValueError(f"{name} must be finite")
-    size = np.sqrt(np.abs(np.diag(matrix)))
-    scale = np.maximum(np.outer(size, size), np.abs(matrix))  # the diagonal may be left zero
-    if np.any(np.abs(matrix - matrix.T) > _ROUNDING * scale):
-        raise ValueError(f"{name} must be symmetric")
-    return matrix / 2 + matrix.T / 2
-
-
 def _names(names, p):
     names = [f"x{j}" for j in range(p)] if names is None else [str(name) for name in names]
     if len(names) != p:
-        raise ValueError(f"names must hold a name for each of the {p} variables; got {len(names)}")
+        raise ValueError(f"names must have one name for each of the {p} variables; got {len(names)}")
     return names

@@ -227,7 +227,7 @@ def path(S: np.ndarray, penalties: Sequence[Penalty], alphas: Sequence[float]) -
     The weights start from the inverse of S at every alpha. The weighted problems are convex; each starts from
     the solution of the previous one.
     """
-    from trimreg.graphs.solver import kernels
+    from trimreg.graphs.mm import kernels
 
     rows, columns = _PAIRS
     # As in the library, S becomes a correlation matrix, and its scales become factors of the penalty.

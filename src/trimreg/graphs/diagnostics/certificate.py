@@ -1,30 +1,31 @@
-"""The certificate of a graphical model: what a fit claims, computed again from S and Theta alone."""
+"""The certificate of a graphical model: the claims of a fit, recomputed from S and Theta alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...diagnostics._point import matrix, number
-from ...penalties import TrimmedL1, subgradient_residual
-from .minimum import Verdict, local_minimum
+from ...penalties import Penalty, TrimmedL1, subgradient_residual
+from .minimum import local_minimum
 from .point import GraphPoint, read_graph
 
 _EPS = float(np.finfo(float).eps)
-_NOT_DEFINITE = "the precision is not positive definite"
 
 
 @dataclass(frozen=True)
 class GraphCertificate:
-    """The answer of :func:`certify_graph`; true in a boolean context if a local minimum is proved.
+    """The result of :func:`certify_graph`; true in a boolean context if Theta is a local minimum.
 
-    With ``standardize`` all of it is on the correlation scale.
+    With ``standardize`` all values are on the correlation scale.
 
     Attributes
     ----------
     positive_definite : bool
-        By more than the rounding of its eigenvalues, variables scaled to one size.
+        By more than the rounding error of its eigenvalues, with variables on a common scale.
     symmetric : bool
         Whether the precision was symmetric to the last digit; otherwise its triangles were averaged.
     smallest_eigenvalue, condition : float
@@ -32,25 +33,25 @@ class GraphCertificate:
     objective : float
         F; inf if the precision is not positive definite, or if an excluded edge is not 0.
     weighted_objective, dual_objective : float
-        Of the weighted problem and its dual at the point of ``dual_gap``.
+        Of the weighted problem, and of its dual at the point that gives ``dual_gap``.
     dual_gap, relative_gap : float
-        A bound on how far the weighted objective is above its minimum, and that over
+        An upper bound on the weighted objective minus its minimum, and that bound divided by
         ``max(1, |weighted_objective|)``; inf if no dual feasible point was found.
     kkt_residual, relative_residual : float
-        The largest violation of the conditions of the weighted problem, in the units of S, and that over
+        The largest violation of the conditions of the weighted problem, in the units of S, and divided by
         the largest ``|S_ij|``.
     kkt_diagonal, kkt_free, kkt_nonzero, kkt_zero : float
-        The same on the diagonal, the edges of threshold 0, and the penalized edges that are and are not 0.
+        The same for the diagonal, for edges with threshold 0, and for nonzero and zero penalized edges.
     stationarity : float
-        The paper's T: squared distances, with the part of the weights and that of the diagonal.
+        The paper's T: squared distances, including the parts of the weights and of the diagonal.
     local_minimum : bool or None
-        Whether Theta is a local minimum of F; None if that is not decided.
+        Whether Theta is a local minimum of F; None if that is undecided.
     reason : str
         Why, in words.
     violation : float
-        The largest violation of the conditions of a local minimum, relative to the root of ``S_ii S_jj``.
+        The largest violation of the conditions of a local minimum, relative to ``sqrt(S_ii S_jj)``.
     n_edges, n_free : int
-        Edges that are not 0, and those of them that carry no penalty.
+        Nonzero edges, and those among them that carry no penalty.
     """
 
     positive_definite: bool
@@ -79,7 +80,7 @@ class GraphCertificate:
         return self.local_minimum is True
 
     def __str__(self) -> str:
-        answer = {True: "yes", False: "no", None: "not decided"}[self.local_minimum]
+        answer = {True: "yes", False: "no", None: "undecided"}[self.local_minimum]
         definite = "positive definite" if self.positive_definite else "not positive definite"
         return "\n".join(
             [
@@ -89,55 +90,64 @@ class GraphCertificate:
                 f"condition {self.condition:.3g}",
                 f"objective: {self.objective:.10g}, duality gap {self.dual_gap:.2e} "
                 f"(relative {self.relative_gap:.2e})",
-                f"conditions: off by {self.kkt_residual:.2e} at most (diagonal {self.kkt_diagonal:.1e}, "
+                f"conditions: violated by at most {self.kkt_residual:.2e} (diagonal {self.kkt_diagonal:.1e}, "
                 f"free {self.kkt_free:.1e}, nonzero {self.kkt_nonzero:.1e}, zero {self.kkt_zero:.1e})",
             ]
         )
 
 
 def certify_graph(
-    S, precision, *, penalty, alpha, weights=None, standardize=False, shrinkage=0.0, tol=1e-6
+    S: ArrayLike,
+    precision: ArrayLike,
+    *,
+    penalty: str | Penalty,
+    alpha: float,
+    weights: ArrayLike | None = None,
+    standardize: bool = False,
+    shrinkage: float = 0.0,
+    tol: float = 1e-6,
 ) -> GraphCertificate:
-    r"""What ``precision`` is worth as a solution of the penalized graphical model
+    r"""Check whether ``precision`` solves the penalized graphical model
 
     .. math:: F(\Theta) = \mathrm{tr}(S\Theta) - \log\det\Theta + 2 P_\alpha(\theta), \qquad
               \theta = (\Theta_{ij})_{i<j},
 
-    and of the convex problem that its weights w define, with thresholds
+    and the convex problem defined by its weights w, with thresholds
     :math:`\lambda_{ij} = \alpha f_{ij} w_{ij}`,
 
     .. math:: \min_\Theta\ \mathrm{tr}(S\Theta) - \log\det\Theta + \sum_{i \ne j} \lambda_{ij}|\Theta_{ij}|,
               \qquad \max_W\ \log\det W + p \ \text{ over }\ W_{ii} = S_{ii},\ |W_{ij} - S_{ij}| \le
               \lambda_{ij}.
 
-    The conditions of the first are, with :math:`W = \Theta^{-1}`, that :math:`W_{ii} = S_{ii}`, and
-    :math:`S_{ij} - W_{ij} = -\lambda_{ij}\,\mathrm{sign}\,\Theta_{ij}` or, at a zero, at most
-    :math:`\lambda_{ij}` in size. The duality gap is taken at W clipped to the feasible set. If that is not
-    positive definite, the best point between it and a feasible one that is: S with its edges shrunk by a
-    common factor (S itself, if an edge is free) or with every edge shrunk as far as its threshold allows.
+    The conditions of the primal problem are, with :math:`W = \Theta^{-1}`, that :math:`W_{ii} = S_{ii}`, and
+    that :math:`S_{ij} - W_{ij} = -\lambda_{ij}\,\mathrm{sign}\,\Theta_{ij}` at a nonzero edge, or
+    :math:`|S_{ij} - W_{ij}| \le \lambda_{ij}` at a zero. The duality gap is computed at W clipped to the
+    feasible set. If the clipped matrix is not positive definite, the best point between it and a positive
+    definite feasible matrix is used: S with its edges shrunk by a common factor (S itself, if an edge is
+    free), or with every edge shrunk as far as its threshold allows.
 
     Parameters
     ----------
     S : array-like of shape (p, p)
         Covariance, with a positive diagonal.
     precision : array-like of shape (p, p)
-        Theta. An edge within rounding of 0 counts as 0, unless it is excluded.
+        Theta. An edge within rounding error of 0 counts as 0, unless it is excluded.
     penalty : Penalty or str
         TrimmedL1, L1, MCP or SCAD on single edges; its factors and h count the pairs i < j in the order
         of ``np.triu_indices(p, 1)``.
     alpha : float
         Strength of the penalty.
     weights : array-like of shape (p, p), optional
-        w; the diagonal is not read. By default those that the penalty gives at Theta, ties among equal
-        edges broken by the size of the gradient.
+        w; the diagonal is ignored. By default the weights of the penalty at Theta, with ties broken by the
+        size of the gradient.
     standardize : bool
         Whether the penalty acts on the precision of standardized variables.
     shrinkage : float in [0, 1]
         S is first replaced by ``(1 - shrinkage) S + shrinkage diag(S)``.
     tol : float
-        Allowed violation of a condition of a local minimum, relative to the root of ``S_ii S_jj``, so
-        that units do not matter; and the relative difference at which two edges count as tied. Raised
-        to 200 eps of the dtype of ``precision``.
+        Allowed violation of a condition of a local minimum, relative to ``sqrt(S_ii S_jj)`` so that units
+        do not matter; also the relative difference up to which two edges count as tied. At least 200 eps of
+        the dtype of ``precision``.
 
     Returns
     -------
@@ -145,8 +155,8 @@ def certify_graph(
 
     Notes
     -----
-    The gap is the sum of two parts, neither of them a difference of large numbers, and both of terms that
-    cannot be negative: with :math:`\mu` the eigenvalues of :math:`\Theta W` for a feasible W,
+    The gap is a sum of nonnegative terms, and not a difference of large numbers: with :math:`\mu` the
+    eigenvalues of :math:`\Theta W` for a feasible W, it is
 
     .. math:: \sum_k (\mu_k - 1 - \log \mu_k) + \sum_{i \ne j} \bigl[\lambda_{ij} |\Theta_{ij}|
               + (S - W)_{ij} \Theta_{ij}\bigr].
@@ -190,7 +200,7 @@ def certify_graph(
     stationarity = np.inf
     if allowed:
         stationarity = point.penalty.stationarity(theta, weights, point.gradient, point.alpha)
-    # The largest eigenvalues of Theta and of W are known to relative rounding, the smallest are not.
+    # The largest eigenvalues of Theta and of W are accurate to relative rounding; the smallest are not.
     top, top_inverse = (float(np.linalg.eigvalsh(A)[-1]) for A in (point.theta, point.inverse))
     verdict = local_minimum(point, max(tol, 200 * point.eps))
     return GraphCertificate(
@@ -216,34 +226,23 @@ def certify_graph(
 
 
 def _outside(point, n_edges):
-    """The certificate of a precision that is not positive definite, where F is inf."""
-    values = np.linalg.eigvalsh(point.theta)
-    nothing = dict.fromkeys(("kkt_diagonal", "kkt_free", "kkt_nonzero", "kkt_zero"), np.inf)
-    verdict = Verdict(False, _NOT_DEFINITE, np.inf)
-    return GraphCertificate(
-        positive_definite=False,
-        symmetric=point.symmetric,
-        smallest_eigenvalue=float(values[0]),
-        condition=np.inf,
-        objective=np.inf,
-        weighted_objective=np.inf,
-        dual_objective=-np.inf,
-        dual_gap=np.inf,
-        relative_gap=np.inf,
-        kkt_residual=np.inf,
-        relative_residual=np.inf,
-        **nothing,
-        stationarity=np.inf,
-        local_minimum=verdict.holds,
-        reason=verdict.reason,
-        violation=verdict.violation,
-        n_edges=int(n_edges),
-        n_free=0,
-    )
+    """The certificate of a precision that is not positive definite: F is inf."""
+    values: dict[str, Any] = dict.fromkeys((each.name for each in fields(GraphCertificate)), np.inf)
+    values |= {
+        "positive_definite": False,
+        "symmetric": point.symmetric,
+        "smallest_eigenvalue": float(np.linalg.eigvalsh(point.theta)[0]),
+        "dual_objective": -np.inf,
+        "local_minimum": False,
+        "reason": "the precision is not positive definite",
+        "n_edges": int(n_edges),
+        "n_free": 0,
+    }
+    return GraphCertificate(**values)
 
 
 def _read_weights(weights, point: GraphPoint):
-    """The weights of the edges, from a symmetric matrix of them."""
+    """The weights of the edges, from a symmetric matrix."""
     A = matrix("weights", weights, (point.p, point.p))
     edges = point.edges(A)
     if np.any(np.abs(edges - point.edges(A.T)) > 1e-8):
@@ -256,7 +255,7 @@ def _read_weights(weights, point: GraphPoint):
 
 
 def _residuals(point, theta, threshold):
-    """The largest violation of the weighted problem's conditions, by the kind of entry."""
+    """The largest violation of the weighted problem's conditions, by kind of entry."""
     size = np.abs(subgradient_residual(theta, point.gradient, threshold))
     nonzero, free = theta != 0, threshold == 0
 
@@ -299,7 +298,7 @@ def _duality(point, theta, threshold):
 def _gap(point, theta, paid, moved):
     """The gap at the dual point ``S - moved``; inf if that is not positive definite."""
     W = point.S - point.spread(moved)
-    # The sign is decided with a unit diagonal; below, rounding may turn a small mu.
+    # Decided with a unit diagonal, because rounding may change the sign of a small mu.
     if not _is_definite(np.linalg.eigvalsh(_correlation(point, moved))):
         return np.inf
     mu = np.linalg.eigvalsh(point.root.T @ W @ point.root)
@@ -328,7 +327,7 @@ def _is_definite(values):
 
 
 def _feasible(point, threshold, clipped):
-    """Dual points (as S - W at the edges): the best on the way from the clipped one to each known one."""
+    """Dual points (as S - W at the edges): the best between the clipped point and each feasible one."""
     s = point.edges(point.S)
     ratio = np.divide(threshold, np.abs(s), out=np.full_like(s, np.inf), where=s != 0)
     common = min(1.0, float(ratio.min()))
@@ -343,7 +342,7 @@ def _feasible(point, threshold, clipped):
 
 
 def _best_step(nu):
-    r"""The t in [0, 1] with the largest :math:`\sum_k \log((1 - t) \nu_k + t)`: it is concave in t."""
+    r"""The t in [0, 1] that maximizes the concave function :math:`\sum_k \log((1 - t) \nu_k + t)`."""
 
     def slope(t):
         return np.sum((1 - nu) / ((1 - t) * nu + t))

@@ -4,17 +4,17 @@ With the loss :math:`L = \mathrm{tr}(S\Theta) - \log\det\Theta`, convex and smoo
 matrices, and the edges as coordinates:
 
 - **trimmed l1**: the complete conditions of :func:`trimreg.diagnostics.is_local_minimum`, with
-  :math:`g_{ij} = (S - W)_{ij}` and :math:`W_{ii} = S_{ii}` besides. Its proof asks only for a convex loss.
-- **l1**: the same with h = 0. The problem is convex, so that a local minimum is the global one.
-- **MCP, SCAD**: the weighted conditions with ``w = p'/alpha`` are necessary. They suffice if the second
-  derivative of F is positive definite,
+  :math:`g_{ij} = (S - W)_{ij}`, and :math:`W_{ii} = S_{ii}`. Their proof requires only a convex loss.
+- **l1**: the same with h = 0. The problem is convex, so a local minimum is the global one.
+- **MCP, SCAD**: the weighted conditions with ``w = p'/alpha`` are necessary. They are sufficient if the
+  second derivative of F is positive definite,
 
   .. math:: \mathrm{tr}(W E W E) - 2 \sum_{i<j} \kappa_{ij} E_{ij}^2 > 0, \qquad \kappa = -p'',
 
   for all E on the diagonal, the nonzero edges, and the zero edges whose condition is an equality: along
-  the others F rises at a rate that is not 0. If it is negative for an E on the diagonal and the nonzero
-  edges, where F is smooth, F falls along E. At a kink of p' the larger kappa serves the first
-  conclusion and the smaller one the second.
+  the other zero edges F increases at a positive rate. If it is negative for some E on the diagonal and the
+  nonzero edges, where F is smooth, F decreases along E. At a kink of p' the first conclusion uses the
+  larger kappa and the second the smaller.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ import numpy as np
 
 from ...diagnostics.local_minimum import _Roles
 from ...penalties import L1, MCP, SCAD, TrimmedL1, subgradient_residual
+from .point import GraphPoint
 
-_LARGEST_HESSIAN = 1500  # entries of Theta for which the second derivative is formed as a matrix
+_LARGEST_HESSIAN = 1500  # entries of Theta up to which the second derivative is formed as a matrix
 _CURVATURE_ROUNDING = 1e-10
 _CONVEX = "the problem is convex and its conditions hold: the global minimum"
 _DIAGONAL = "the diagonal of the inverse is not that of S"
 
 
 class Verdict(NamedTuple):
-    """``holds`` is None if undecided; ``violation`` is the largest, in units of the root of ``S_ii S_jj``."""
+    """``holds`` is None if undecided; ``violation`` is the largest, in units of ``sqrt(S_ii S_jj)``."""
 
     holds: bool | None
     reason: str
@@ -41,7 +42,7 @@ class Verdict(NamedTuple):
 
 
 class _EdgePoint(NamedTuple):
-    """A point as the check of regression models sees it: the edges are its features."""
+    """A point in the form that the check for regression models takes: the edges are its features."""
 
     penalty: TrimmedL1
     clean_theta: np.ndarray
@@ -51,8 +52,8 @@ class _EdgePoint(NamedTuple):
     positive: bool = False
 
 
-def local_minimum(point, tol) -> Verdict:
-    """The verdict on a positive definite point, by the rules of its penalty."""
+def local_minimum(point: GraphPoint, tol: float) -> Verdict:
+    """The verdict on a positive definite point, by the conditions of its penalty."""
     penalty = point.penalty
     flat = isinstance(penalty, (MCP, SCAD)) and np.isinf(penalty.gamma)
     if isinstance(penalty, L1) or flat:
@@ -69,7 +70,7 @@ def local_minimum(point, tol) -> Verdict:
 
 
 def _conditions(point, residual, reason, tol):
-    """The verdict on the first-order conditions, given what each edge violates them by."""
+    """The verdict on the first-order conditions, from the violation at each edge."""
     unit = point.edges(np.outer(point.deviation, point.deviation))
     at_edges = np.abs(residual) / unit
     variance = np.diag(point.S)
@@ -105,9 +106,9 @@ def _folded(point, tol):
         return verdict
     concavity = _concavity(point, np.abs(theta), tol)
     if concavity is None:
-        return verdict._replace(holds=None, reason="stationary; of this penalty no more is known here")
+        return verdict._replace(holds=None, reason="stationary; the curvature of this penalty is unknown")
     least, most = concavity
-    # Of all E, tr(WEWE) >= ||E||^2 / lambda_max(Theta)^2: often enough, and cheap.
+    # tr(WEWE) >= ||E||^2 / lambda_max(Theta)^2 for all E: cheap, and often enough.
     largest = float(np.linalg.eigvalsh(point.theta)[-1])
     if np.max(most) * largest**2 < 1 - _CURVATURE_ROUNDING:
         return verdict._replace(reason="stationary, and the loss outweighs the concavity of the penalty")
@@ -119,12 +120,12 @@ def _folded(point, tol):
     if _definite(point, wide, most) > 0:
         return verdict._replace(reason="stationary, and the curvature of F is positive definite")
     if _definite(point, support, least) < 0:
-        return verdict._replace(holds=False, reason="stationary, but F curves downwards: a saddle point")
-    return verdict._replace(holds=None, reason="stationary; its curvature does not decide")
+        return verdict._replace(holds=False, reason="stationary, but F curves downward: a saddle point")
+    return verdict._replace(holds=None, reason="stationary; the curvature of F does not decide")
 
 
 def _concavity(point, size, tol):
-    """The smallest and the largest ``-p''`` within a relative ``tol`` of each edge; None if not known."""
+    """The smallest and largest ``-p''`` within a relative ``tol`` of each edge; None if unknown."""
     penalty = point.penalty
     if isinstance(penalty, MCP):
         start, kappa = 0.0, 1.0 / penalty.gamma
@@ -140,8 +141,7 @@ def _concavity(point, size, tol):
 
 
 def _definite(point, edges, concavity):
-    """1 if the second derivative of F on the diagonal and these edges is positive definite, -1 if it has a
-    negative eigenvalue, 0 if rounding hides the sign of the smallest."""
+    """The sign of the smallest eigenvalue of F'' on the diagonal and these edges; 0 if rounding hides it."""
     D = point.spectrum[0]
     W = point.inverse / np.outer(D, D)  # in units in which Theta has a unit diagonal
     rows, cols = (np.concatenate([np.arange(point.p), index[edges]]) for index in point.pairs)
@@ -154,21 +154,13 @@ def _definite(point, edges, concavity):
     return int(values[0] > rounding) - int(values[0] < -rounding)
 
 
-def log_det_hessian(W, rows, cols):
+def log_det_hessian(W: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
     r""":math:`\mathrm{tr}(W E_a W E_b)` for the symmetric units ``E_a`` at ``(rows[a], cols[a])``.
 
     An off-diagonal unit has a 1 in both triangles.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.graphs.diagnostics.minimum import log_det_hessian
-    >>> log_det_hessian(np.eye(2), np.array([0, 0]), np.array([0, 1]))
-    array([[1., 0.],
-           [0., 2.]])
     """
     straight = W[np.ix_(rows, rows)] * W[np.ix_(cols, cols)]
     crossed = W[np.ix_(rows, cols)] * W[np.ix_(cols, rows)]
-    # A diagonal unit would be counted in both triangles: half of that is meant.
+    # A diagonal unit would be counted in both triangles, so it is halved.
     share = np.where(rows == cols, 0.5, 1.0)
     return 2 * np.outer(share, share) * (straight + crossed)

@@ -1,18 +1,20 @@
-r"""What the diagnostics of graphical models start from: S, Theta, and the edges in the penalty's coordinates.
+r"""The input of the diagnostics of graphical models: S, Theta, and the edges in the penalty's coordinates.
 
-Everything is read again from S and Theta in float64. Theta is taken apart by the eigenvalues of
+Everything is recomputed from S and Theta in float64. Theta is decomposed through the eigenvalues of
 
 .. math:: M = D \Theta D, \qquad D = \mathrm{diag}(\Theta_{ii}^{-1/2}),
 
-which has a unit diagonal: variables in units of very different size do not make it ill-conditioned.
+which has a unit diagonal, so variables in very different units do not make it ill-conditioned.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...diagnostics._point import flag, matrix, number
 from ...penalties import Penalty, get_penalty
@@ -22,7 +24,7 @@ _EPS = float(np.finfo(float).eps)
 
 @dataclass(frozen=True)
 class GraphPoint:
-    """S and Theta where the penalty acts (on the correlation scale if standardized), and the penalty.
+    """S and Theta on the scale of the penalty (the correlation scale if standardized), and the penalty.
 
     Attributes
     ----------
@@ -31,11 +33,11 @@ class GraphPoint:
         Bound to the edges, the pairs i < j in the order of ``np.triu_indices(p, 1)``.
     alpha : float
     scale : ndarray of shape (p,)
-        ``Theta~_ij = scale_i scale_j Theta_ij``: what the penalty acts on, from the units of the data.
+        The penalty acts on ``scale_i scale_j Theta_ij``, with Theta in the units of the data.
     symmetric : bool
-        Whether the precision that was given is symmetric to the last digit.
+        Whether the given precision is symmetric to the last digit.
     eps : float
-        The rounding of the precision that was given.
+        Relative rounding error of the given precision.
     """
 
     S: np.ndarray
@@ -77,12 +79,12 @@ class GraphPoint:
 
     @cached_property
     def deviation(self) -> np.ndarray:
-        """The root of the diagonal of S."""
+        """The square root of the diagonal of S."""
         return np.sqrt(np.diag(self.S))
 
     @cached_property
-    def spectrum(self) -> tuple:
-        """``D``, and the eigenvalues and eigenvectors of M; None if a diagonal entry is not positive."""
+    def spectrum(self) -> Any:
+        """``D``, the eigenvalues and the eigenvectors of M; None if a diagonal entry is not positive."""
         diagonal = np.diag(self.theta)
         if not (diagonal > 0).all():
             return None
@@ -91,7 +93,7 @@ class GraphPoint:
 
     @cached_property
     def positive_definite(self) -> bool:
-        """Whether all eigenvalues of M are positive by more than their rounding."""
+        """Whether all eigenvalues of M exceed their rounding error."""
         if self.spectrum is None:
             return False
         values = self.spectrum[1]
@@ -118,7 +120,7 @@ class GraphPoint:
 
     @cached_property
     def noise(self) -> np.ndarray:
-        """How far the rounding of Theta can move the entries of W, roughly: its first-order bound."""
+        """First-order bound on the change of W caused by the rounding of Theta."""
         D, values, _ = self.spectrum
         return self.eps * values[-1] / values[0] ** 2 * np.outer(D, D)
 
@@ -129,21 +131,29 @@ class GraphPoint:
 
     @cached_property
     def gradient(self) -> np.ndarray:
-        """``(S - W)_ij`` at the edges: half the derivative in Theta_ij, which stands in both triangles."""
+        """``(S - W)_ij`` at the edges: half the derivative in Theta_ij, which is in both triangles."""
         return self.edges(self.S - self.inverse)
 
 
-def read_graph(S, precision, *, penalty, alpha, standardize=False, shrinkage=0.0) -> GraphPoint:
-    """The point that these arguments describe, or a ``ValueError`` that names the one that is wrong."""
-    S, _, _ = _symmetric("S", S)
+def read_graph(
+    S: ArrayLike,
+    precision: ArrayLike,
+    *,
+    penalty: str | Penalty,
+    alpha: float,
+    standardize: bool = False,
+    shrinkage: float = 0.0,
+) -> GraphPoint:
+    """The point that these arguments describe; a ``ValueError`` names the argument that is wrong."""
+    S, _, _ = symmetric_matrix("S", S)
     p = S.shape[0]
     if p < 2:
-        raise ValueError("S must have at least 2 rows: one variable has no edges")
+        raise ValueError("S must have at least 2 rows: a single variable has no edges")
     diagonal = np.diag(S)
     if not (diagonal > 0).all():
         bad = int(np.argmin(diagonal))
         raise ValueError(f"S must have a positive diagonal; got {diagonal[bad]:g} for variable {bad}")
-    theta, symmetric, eps = _symmetric("precision", precision, p)
+    theta, symmetric, eps = symmetric_matrix("precision", precision, p)
     alpha = number("alpha", alpha, minimum=0.0)
     shrinkage = number("shrinkage", shrinkage, minimum=0.0)
     if shrinkage > 1:
@@ -159,29 +169,25 @@ def read_graph(S, precision, *, penalty, alpha, standardize=False, shrinkage=0.0
     if bound.norm.q is not None or not bound.majorizes:
         raise ValueError(f"penalty must weigh single edges (TrimmedL1, L1, MCP, SCAD); got {penalty!r}")
     point = GraphPoint(S, theta, bound, alpha, scale, symmetric, eps)
-    return _without_rounded_zeros(point)
-
-
-def _without_rounded_zeros(point):
-    """The point with edges that are within rounding of 0 set to 0; those of excluded edges stay."""
-    size = np.sqrt(np.abs(np.diag(point.theta)))
-    tiny = np.abs(point.theta) <= 4 * _EPS * np.outer(size, size)
-    tiny &= ~point.spread(np.isinf(point.factor), False) & ~np.eye(point.p, dtype=bool)
-    point.theta[tiny] = 0.0
+    # Edges within rounding of 0 count as 0, except for excluded ones.
+    size = np.sqrt(np.abs(np.diag(theta)))
+    tiny = np.abs(theta) <= 4 * _EPS * np.outer(size, size)
+    tiny &= ~point.spread(np.isinf(point.factor), False) & ~np.eye(p, dtype=bool)
+    theta[tiny] = 0.0
     return point
 
 
-def _symmetric(name, value, p=None):
-    """``value`` as a symmetric matrix, whether it was exactly so, and the rounding of its dtype.
+def symmetric_matrix(name: str, value: Any, p: int | None = None) -> tuple[np.ndarray, bool, float]:
+    """``value`` as a symmetric matrix, whether it was exactly symmetric, and the eps of its dtype.
 
-    Differences between the triangles up to a relative 1e-8 are rounding, and are averaged.
+    Relative differences between the triangles up to 1e-8 count as rounding, and are averaged.
     """
     if p is None:
         try:
             shape = np.shape(value)
         except ValueError:
             raise ValueError(f"{name} must be a square matrix; got rows of different lengths") from None
-        if len(shape) != 2 or shape[0] != shape[1]:
+        if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
             raise ValueError(f"{name} must be a square matrix; got shape {shape}")
         p = shape[0]
     kind = getattr(value, "dtype", np.dtype(float))

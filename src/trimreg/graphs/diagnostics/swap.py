@@ -1,13 +1,13 @@
-r"""Every exchange of one edge for another, refitted one by one: the slow and independent judge.
+r"""Every exchange of one edge for another, refitted one by one: a slow, independent check.
 
 A graph with edge set E has the refit
 
 .. math:: \min_\Theta\ \mathrm{tr}(S\Theta) - \log\det\Theta \quad\text{over}\quad
           \Theta_{ij} = 0 \text{ for } (i, j) \notin E,
 
-solved here by Newton's method on the diagonal and the edges. The objective is self-concordant: if it is
-bounded below the Newton decrement gets below 1, and then the method converges; if it is not, the decrement
-never does, and the objective falls by at least ``1 - log 2`` a step.
+solved here by Newton's method on the diagonal and the edges. The objective is self-concordant. If it is
+bounded below, the Newton decrement falls below 1 and the method converges. If it is not, the decrement never
+does, and every step lowers the objective by at least ``1 - log 2``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
 from ...diagnostics._point import number
@@ -22,29 +23,29 @@ from ...penalties import TrimmedL1, subgradient_residual
 from .point import read_graph
 
 _NEWTON_STEPS = 200
-_SINGULAR = 1e-14  # nearer to it than this, rounding makes up the decrement: Theta has run away
-_CLOSE = 1e-5  # a decrement that one more full step squares
+_SINGULAR = 1e-14  # condition below which the decrement is mere rounding: Theta has diverged
+_CLOSE = 1e-5  # decrement that one more full step squares
 
 
 @dataclass(frozen=True)
 class EdgeSwap:
-    """The answer of :func:`best_edge_swap`; true in a boolean context if an improving swap was found.
+    """The result of :func:`best_edge_swap`; true in a boolean context if a swap improves.
 
     Attributes
     ----------
     leaves, enters : tuple of int, or None
-        The edge ``(i, j)``, i < j, to give up, and the one to let in. ``leaves`` is None if there is a place
-        to spare; both are None if no swap improves.
+        The edge ``(i, j)``, i < j, to remove, and the one to add. ``leaves`` is None if there are fewer than
+        h edges; both are None if no swap improves.
     gain : float
-        By how much the refit after the best swap is below the refit of the present edges; at most
-        rounding, or negative, if no swap improves; inf if it is unbounded below.
+        The objective of the refit of the current edges minus that of the refit after the best swap; rounding
+        or negative if no swap improves; inf if the latter is unbounded below.
     objective : float
-        The lower of the refits before and after the best swap.
+        The lower objective of the two refits.
     precision : ndarray of shape (p, p), or None
         The refit with that objective, in the units of S; None if it is unbounded below.
     exact : bool
-        Whether at every refit the zeros keep ``|S_ij - W_ij| <= alpha f_ij``: then each is the minimum of
-        the penalized problem with its edges free, and no better swap exists. If not, penalized edges could
+        Whether ``|S_ij - W_ij| <= alpha f_ij`` at the zeros of every refit. Then each refit is the minimum of
+        the penalized problem with its edges free, and no better swap exists. Otherwise penalized edges could
         lower F further.
     n_refits : int
     """
@@ -61,22 +62,31 @@ class EdgeSwap:
         return self.enters is not None
 
 
-def best_edge_swap(S, precision, *, penalty, alpha, standardize=False, shrinkage=0.0, tol=1e-9) -> EdgeSwap:
-    """The best exchange of an edge for another, for a trimmed graphical model with at most h edges.
+def best_edge_swap(
+    S: ArrayLike,
+    precision: ArrayLike,
+    *,
+    penalty: TrimmedL1,
+    alpha: float,
+    standardize: bool = False,
+    shrinkage: float = 0.0,
+    tol: float = 1e-9,
+) -> EdgeSwap:
+    """The best exchange of one edge for another, in a trimmed graphical model with at most h edges.
 
-    Every exchange of a nonzero edge for one that is 0 is refitted, or, with fewer than h edges, every
-    addition of one. That is about ``h p^2 / 2`` refits of ``p + h`` unknowns: meant for p up to about 15.
+    Every exchange of a nonzero edge for a zero one is refitted or, with fewer than h edges, every addition.
+    This takes about ``h p^2 / 2`` refits with ``p + h`` unknowns, and is meant for p up to about 15.
 
     Parameters
     ----------
     S, precision : array-like of shape (p, p)
-        As in :func:`certify_graph`. Gains are counted from the refit of the edges of ``precision``.
+        As in :func:`certify_graph`. Gains are relative to the refit of the edges of ``precision``.
     penalty : TrimmedL1
-        Edges with factor 0 are always in and excluded ones never, and neither is exchanged.
+        Edges with factor 0 are always in the model, excluded ones never; neither is exchanged.
     alpha : float
         Strength of the penalty; only ``exact`` depends on it.
     standardize, shrinkage
-        As in :func:`certify_graph`. Objectives are then on the scale of the certificate's.
+        As in :func:`certify_graph`. Objectives are on the scale of those of the certificate.
     tol : float
         A swap improves if its gain is above ``tol`` times the number of variables.
 
@@ -153,7 +163,7 @@ def _correlated(point):
 
 
 class _Refits:
-    """Refits on the correlation scale, and whether all of them met the conditions at their zeros."""
+    """Refits on the correlation scale, and whether all of them satisfy the conditions at their zeros."""
 
     def __init__(self, point, always):
         self.point, self.always = point, np.flatnonzero(always)
@@ -164,7 +174,7 @@ class _Refits:
         self.exact, self.count = True, 0
 
     def objective(self, edges, start):
-        """The value and the point of the refit on these edges; -inf and None if it is unbounded below."""
+        """The objective and the matrix of the refit on these edges; -inf and None if unbounded below."""
         edges = np.concatenate([edges, self.always]).astype(np.intp)
         self.count += 1
         theta = refit_graph(self.R, edges, self.point.pairs, start)
@@ -185,29 +195,13 @@ def _value(S, theta):
     return float(np.sum(S * theta) - log_det) if sign > 0 else np.inf
 
 
-def refit_graph(S, edges, pairs, start):
-    """The minimum of ``tr(S Theta) - log det Theta`` with no other edges than these; None if there is none.
+def refit_graph(
+    S: np.ndarray, edges: np.ndarray, pairs: tuple[np.ndarray, np.ndarray], start: np.ndarray
+) -> np.ndarray | None:
+    """The minimum of ``tr(S Theta) - log det Theta`` with only these edges; None if there is no minimum.
 
-    Parameters
-    ----------
-    S : ndarray of shape (p, p)
-    edges : ndarray of int
-        Positions in ``pairs``.
-    pairs : tuple of two ndarrays
-        Rows and columns of all edges.
-    start : ndarray of shape (p, p)
-        Positive definite; its entries at other edges are dropped.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.graphs.diagnostics.swap import refit_graph
-    >>> S = np.array([[1.0, 0.6, 0.3], [0.6, 1.0, 0.3], [0.3, 0.3, 1.0]])
-    >>> theta = refit_graph(S, np.array([0]), np.triu_indices(3, 1), np.eye(3))
-    >>> np.linalg.inv(theta).round(6)
-    array([[1. , 0.6, 0. ],
-           [0.6, 1. , 0. ],
-           [0. , 0. , 1. ]])
+    ``edges`` are positions in ``pairs``, the rows and columns of all edges. ``start`` is positive definite;
+    its entries at other edges are dropped.
     """
     p = S.shape[0]
     rows, cols = (np.concatenate([np.arange(p), index[edges]]) for index in pairs)
@@ -221,14 +215,14 @@ def refit_graph(S, edges, pairs, start):
         direction, decrement = _newton(S, theta, rows, cols)
         if decrement < _CLOSE:
             return _stepped(theta, rows, cols, direction)
-        # A step of 1 / (1 + decrement) stays positive definite and falls; a full one is far better if it
-        # does as well.
+        # A step of 1 / (1 + decrement) stays positive definite and lowers the objective; a full step is far
+        # better if it does so, too.
         for step in (1.0, 1.0 / (1.0 + decrement)):
             moved = _stepped(theta, rows, cols, step * direction)
             lower = _value(S, moved)
             if np.linalg.eigvalsh(moved)[0] > 0 and lower <= value - 0.25 * step * decrement**2:
                 break
-        else:  # rounding hides what theory says of a step: this is as near as it gets
+        else:  # rounding hides the decrease that theory guarantees: no better point is attainable
             return theta if decrement < 1 else None
         theta, value = moved, lower
     return None
@@ -239,7 +233,7 @@ def _newton(S, theta, rows, cols):
 
     With ``Theta = G G'`` and ``B_a = G^-1 E_a G^-T`` for the unit of each entry, the second derivatives are
     ``<B_a, B_b>`` and the first ``<B_a, G'SG - I>``. So the direction is a least squares fit, which loses
-    half the digits that the second derivatives would.
+    half as many digits as solving with the second derivatives.
     """
     G = np.linalg.cholesky(theta)
     inverse = solve_triangular(G, np.eye(G.shape[0]), lower=True)
@@ -252,7 +246,7 @@ def _newton(S, theta, rows, cols):
 
 
 def _stepped(theta, rows, cols, change):
-    """``theta`` with these entries, in both triangles, changed."""
+    """``theta`` with these entries changed in both triangles."""
     moved = theta.copy()
     moved[rows, cols] += change
     moved[cols, rows] = moved[rows, cols]
@@ -260,7 +254,7 @@ def _stepped(theta, rows, cols, change):
 
 
 def _restricted(start, rows, cols):
-    """``start`` on these entries, the edges shrunk until it is positive definite."""
+    """``start`` restricted to these entries, its edges shrunk until it is positive definite."""
     theta = np.zeros_like(start)
     theta[rows, cols] = theta[cols, rows] = start[rows, cols]
     diagonal = np.diag(np.diag(start))

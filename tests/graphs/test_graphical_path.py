@@ -6,10 +6,14 @@ from sklearn.covariance import GraphicalLasso
 
 from trimreg import MCP, TrimmedL1, solve_graphical
 from trimreg.datasets import make_graph
-from trimreg.graphs.selection import path as graphpath
-from trimreg.graphs.selection.path import edge_counts, graph_grid, largest_alpha
-from trimreg.graphs.task import prepare_graph
+from trimreg.graphs.selection import graphical_path as graphpath
+from trimreg.graphs.selection.graphical_path import edge_counts, graph_grid, largest_alpha
+from trimreg.graphs.solve import check_settings, prepare_graph
 from trimreg.selection import graphical_path
+
+
+def task_of(S, **settings):
+    return prepare_graph(S, check_settings(len(S), alpha=1.0, **settings))
 
 
 def covariance(kind="random", n=100, p=10, seed=0, density=0.2):
@@ -116,25 +120,25 @@ def test_sizes_go_from_nothing_to_the_largest_and_are_denser_first(largest):
 
 
 def test_automatic_grid():
-    task = prepare_graph(covariance(p=10), penalty=TrimmedL1(0), alpha=1.0)
+    task = task_of(covariance(p=10), penalty=TrimmedL1(0))
     hs, alphas = graph_grid(task, "auto", "auto", [task.safe_h])
     assert hs[-1] == 30
     assert alphas[0] == "exact"
     assert np.all(np.diff(alphas[1:]) < 0)
     assert alphas[1] == pytest.approx(largest_alpha(task))
     assert graph_grid(task, "auto", "exact", [task.safe_h, 7])[0][-1] == 7
-    small = prepare_graph(covariance(p=3), penalty=TrimmedL1(0), alpha=1.0)
+    small = task_of(covariance(p=3), penalty=TrimmedL1(0))
     assert graph_grid(small, "auto", "exact", [small.safe_h])[0].tolist() == [0, 1, 2, 3]
     factor = np.ones(45)
     factor[:40] = np.inf
-    few = prepare_graph(covariance(p=10), penalty=TrimmedL1(0, factor), alpha=1.0)
+    few = task_of(covariance(p=10), penalty=TrimmedL1(0, factor))
     assert graph_grid(few, "auto", "exact", [few.safe_h])[0].tolist() == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("standardize", [False, True])
 def test_largest_alpha_is_where_the_graphical_lasso_gets_its_first_edge(standardize):
     S = covariance(p=6) * np.multiply.outer(np.arange(1.0, 7.0), np.arange(1.0, 7.0))
-    task = prepare_graph(S, penalty="l1", alpha=1.0, standardize=standardize)
+    task = task_of(S, penalty="l1", standardize=standardize)
     largest = largest_alpha(task)
     alphas = [largest * (1 + 1e-6), largest * (1 - 1e-3)]
     path = graphical_path(S, penalty="l1", alphas=alphas, standardize=standardize)
@@ -145,7 +149,7 @@ def test_grids_that_are_refused():
     S = covariance(p=5)
     singular = covariance(n=4, p=8)  # of rank 3: four variables are dependent, six edges join them
     cases = [
-        ({"penalty": TrimmedL1(3)}, "penalty must leave h None"),
+        ({"penalty": TrimmedL1(3)}, "penalty must have h=None"),
         ({"penalty": "l1", "alphas": "exact"}, "alphas .* does not trim"),
         ({"penalty": "l1", "alphas": [0.1], "hs": [2]}, "hs .* does not trim"),
         ({"hs": [11]}, r"hs\[0\]"),

@@ -1,43 +1,43 @@
-r"""Exchanges of edges: free edges that are worth little for penalized ones that would gain much.
+r"""Exchanges of edges: free edges of little value against penalized edges that would gain much.
 
-In units of ``F / 2``, with :math:`\lambda` the threshold of an edge where it is penalized and t its entry in
-Theta:
+In units of ``F / 2``, with :math:`\lambda` the threshold of a penalized edge and t its entry in Theta:
 
-- *Freeing* a penalized edge lets :math:`W_{ij} = w` go to :math:`S_{ij} = s`. If the entries of Theta at i
-  and j alone adapt (a step of iterative proportional fitting), that gains
+- *Freeing* a penalized edge lets :math:`W_{ij} = w` move to :math:`S_{ij} = s`. If only the entries of Theta
+  at i and j adapt (a step of iterative proportional fitting), the gain is
 
   .. math:: \lambda |t| + \frac{1 - s w}{1 - w^2} - 1 + \frac12 \log \frac{1 - w^2}{1 - s^2} .
 
-- *Penalizing* a free edge takes it to zero if it is small, which costs :math:`-\frac12 \log(1 - \rho^2)`
-  with its partial correlation :math:`\rho` if all else adapts freely. If :math:`|t| > \lambda / q` it only
-  shrinks, at a cost of :math:`\lambda |t| - \lambda^2 / (2 q)`; :math:`1/q = \Theta_{ii} \Theta_{jj} + t^2`.
+- *Penalizing* a free edge sets it to zero if it is small. This costs :math:`-\frac12 \log(1 - \rho^2)`, with
+  its partial correlation :math:`\rho`, if all other entries adapt freely. If :math:`|t| > \lambda / q` the
+  edge only shrinks, at a cost of :math:`\lambda |t| - \lambda^2 / (2 q)`;
+  :math:`1/q = \Theta_{ii} \Theta_{jj} + t^2`.
 
-Both are estimates from below of what MM finds. The least costly free edges are exchanged for as many of the
-most gainful penalized ones, MM goes on from there, and what lowers the objective is kept. A failed exchange
-is tried again with half as many edges, in the end with single ones, the most promising pairs first.
+Both are lower bounds on the change that MM finds. The cheapest free edges are exchanged for as many of the
+most gainful penalized ones, MM continues from there, and the result is kept if the objective falls. A failed
+exchange is repeated with half as many edges, and finally with single ones, the most promising pairs first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from .inner import WeightedGraphSolver
-from .mm import Descent, descend
+from .inner import MMStep, WeightedGraphSolver, majorize_minimize
 
 _SINGLE = 10  # edges on either side among which single exchanges are tried
 _BELOW_ONE = 1.0 - 1e-12
-_FORBIDDING = 4.0  # no slope of a correlation matrix reaches 2: larger thresholds are all alike
+_FORBIDDING = 4.0  # slopes of a correlation matrix stay below 2, so larger thresholds all act alike
 
 
-def exchange_scores(inner: WeightedGraphSolver, point: Descent):
-    """``(free, costs, penalized, gains)``: indices of edges, and what changing their weight is worth."""
+def exchange_scores(inner: WeightedGraphSolver, point: MMStep) -> tuple[np.ndarray, ...]:
+    """``(free, costs, penalized, gains)``: edges, and the cost or gain of changing their weight."""
     problem = inner.problem
     m = problem.n_edges
     rows, columns = problem.pairs
     size, slope, diagonal = np.abs(point.theta[:m]), point.gradient[:m], point.theta[m:]
-    level = problem.penalty.levels(problem.alpha)[:m]
-    regular = (level > 0) & np.isfinite(level)
-    level = np.minimum(level, _FORBIDDING)
+    level = np.minimum(problem.penalty.levels(problem.alpha)[:m], _FORBIDDING)
+    regular = problem.regular & (level > 0)
     free = np.flatnonzero(regular & (point.weights[:m] == 0))
     penalized = np.flatnonzero(regular & (point.weights[:m] > 0))
 
@@ -53,10 +53,13 @@ def exchange_scores(inner: WeightedGraphSolver, point: Descent):
     return free, costs, penalized, level[penalized] * size[penalized] + fitted
 
 
-def exchange_edges(inner: WeightedGraphSolver, best: Descent, patience: int, max_steps: int, tol: float):
-    """Yield better and better points, the first from ``best``, until ``patience`` exchanges in a row fail.
+def exchange_edges(
+    inner: WeightedGraphSolver, best: MMStep, patience: int, max_steps: int, tol: float
+) -> Iterator[MMStep]:
+    """Yield points of decreasing objective, starting from ``best``.
 
-    Nothing new is begun once the solver has taken ``max_steps`` Newton steps in all.
+    Ends when ``patience`` exchanges in a row have failed. No exchange begins after ``max_steps`` Newton steps
+    of the inner solver in total.
     """
     exchanges = _exchanges(inner, best, max(1, min(64, inner.problem.penalty.n_free // 4)))
     failures = 0
@@ -72,10 +75,10 @@ def exchange_edges(inner: WeightedGraphSolver, best: Descent, patience: int, max
             yield best
 
 
-def kicked(inner: WeightedGraphSolver, best: Descent, rng, tol: float) -> Descent | None:
-    """Where MM leads if a fifth of the free edges are exchanged for others that look promising, at random.
+def kicked(inner: WeightedGraphSolver, best: MMStep, rng: np.random.Generator, tol: float) -> MMStep | None:
+    """The end of MM after a fifth of the free edges are exchanged at random for promising penalized ones.
 
-    None if there is nothing to exchange, or no minimum to be led to.
+    None if there is nothing to exchange, or the weighted problem has no minimum.
     """
     free, _, penalized, gains = exchange_scores(inner, best)
     count = min(max(2, free.size // 5), free.size, penalized.size)
@@ -87,18 +90,18 @@ def kicked(inner: WeightedGraphSolver, best: Descent, rng, tol: float) -> Descen
 
 
 def _exchanged(inner, point, out, into, tol):
-    """Where MM leads after an exchange; None if it has no minimum."""
+    """The end of MM after an exchange; None if the weighted problem has no minimum."""
     weights = point.weights.copy()
     weights[out], weights[into] = 1.0, 0.0
     try:
-        *_, end = descend(inner, weights, point.theta, tol)
+        *_, end = majorize_minimize(inner, weights, point.theta, tol)
     except ArithmeticError:
         return None
     return end
 
 
 def _smallest(values, count):
-    """Places of the ``count`` smallest values, in rising order."""
+    """Positions of the ``count`` smallest values, in increasing order."""
     if count >= values.size:
         return np.argsort(values, kind="stable")
     places = np.sort(np.argpartition(values, count)[:count])

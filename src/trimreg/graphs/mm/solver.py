@@ -1,66 +1,74 @@
 r"""The default solver of graphical models: weights outside, one weighted graphical lasso inside.
 
-MM takes the weights of the penalty at a point, solves the weighted problem
-(:mod:`trimreg.graphs.solver.inner`) to its end, and repeats. The objective falls with every step, and for a
-trimmed penalty it ends after finitely many, at a local minimum but for ties. Which one is decided by the
-weights that it starts from, so several starts are tried and the lowest objective is kept:
+MM takes the weights of the penalty at a point, solves the weighted problem (:mod:`trimreg.graphs.mm.inner`)
+to convergence, and repeats. The objective decreases with every step. For a trimmed penalty MM ends after
+finitely many steps, at a local minimum except for ties. The starting weights decide which local minimum is
+found, so several starts are tried and the lowest objective is kept:
 
 ============  ====================================================================================
-``mle``       the weights of the inverse of S, the maximum likelihood estimate
-``shrunk``    of the inverse of S shrunk towards its diagonal: where S is singular, or nearly
-``diagonal``  of the model without edges: the largest correlations go free
-``glasso``    of the graphical lasso
-``homotopy``  the end of the quadratic soft-min homotopy (:mod:`trimreg.solvers.mm.starts`)
+``mle``       the weights at the inverse of S, the maximum likelihood estimate
+``shrunk``    at the inverse of S shrunk towards its diagonal, for S singular or nearly so
+``diagonal``  at the model without edges: the largest correlations go free
+``glasso``    at the graphical lasso
+``homotopy``  at the end of the quadratic soft-min homotopy (:mod:`trimreg.solvers.mm.starts`)
 ============  ====================================================================================
 
-The weighted problem is convex, so where its solver starts does not matter to what it finds; that start is the
-last solution. A trimmed penalty is then polished by exchanging edges (:mod:`trimreg.graphs.solver.search`).
+The weighted problem is convex, so the starting point of its solver does not affect its solution; the last
+solution is used. With a trimmed penalty, exchanges of edges (:mod:`trimreg.graphs.mm.exchange`) follow.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ...solvers.driver import Step
 from ...solvers.gram import cholesky
 from ...solvers.mm.starts import homotopy
-from .inner import WeightedGraphSolver
-from .mm import Descent, descend
-from .problem import GraphicalProblem
-from .search import exchange_edges, kicked
+from ..problem import GraphicalProblem
+from .exchange import exchange_edges, kicked
+from .inner import MMStep, WeightedGraphSolver, majorize_minimize
 
 STARTS = ("mle", "shrunk", "diagonal", "glasso", "homotopy")
-_ROUGH = 1e-5  # relative duality gap of the solves of a search
+_ROUGH = 1e-5  # relative duality gap of the solves during a search
 _SHRINKAGE = 0.2
-_NEWTON_STEPS = {"medium": 2_500, "high": 25_000}  # after so many a search begins nothing new
-_SMALL = 50  # variables; with more, medium effort tries two starts
+_NEWTON_STEPS = {"medium": 2_500, "high": 25_000}  # after these a search begins nothing new
+_SMALL = 50  # variables; for larger problems, medium effort tries two starts
 
 
 def iterate(
-    problem: GraphicalProblem, theta0=None, *, tol=1e-8, rng=None, effort="medium", start="auto", shift=0.0
-):
-    """MM from several starts, then exchanges of edges, then MM to the tolerance asked for.
+    problem: GraphicalProblem,
+    theta0: np.ndarray | None = None,
+    *,
+    tol: float = 1e-8,
+    rng: np.random.Generator | None = None,
+    effort: str = "medium",
+    start: str | Sequence[str] = "auto",
+    shift: float = 0.0,
+) -> Iterator[Step]:
+    """MM from several starts, then exchanges of edges, then MM to the tolerance.
 
-    Stops when the weighted problem whose weights are those of its own solution is solved to a relative
-    duality gap of ``tol``; for penalties whose weights change without end (MCP, SCAD) when its conditions
-    hold within ``100 tol`` with the weights of the solution.
+    Stops when the weights of the weighted problem are those of its own solution, and that problem is solved
+    to a relative duality gap of ``tol``. For penalties whose weights never settle (MCP, SCAD) it stops when
+    the optimality conditions hold within ``100 tol`` with the weights of the solution.
 
     Parameters
     ----------
     problem : GraphicalProblem
     theta0 : ndarray, optional
-        A point whose weights to start from, before all other starts.
+        A point whose weights are the first start.
     tol : float
     rng : numpy.random.Generator, optional
-        For the kicks of high effort.
+        For the random kicks of high effort.
     effort : {"low", "medium", "high"}
         How many starts, and how long edges are exchanged.
     start : "auto", str or sequence of str
-        Names of starts. ``"auto"`` goes by the effort.
+        Names of starts. ``"auto"`` depends on the effort.
     shift : float
-        What the objective is above that of the correlation matrix; gaps are relative to the sum.
+        Difference between the objective in the user's units and that of the correlation matrix; gaps are
+        relative to the former.
 
     Yields
     ------
@@ -71,7 +79,7 @@ def iterate(
     inner = WeightedGraphSolver(problem, shift)
     if problem.penalty.constant_weights:
         theta = inner.null if theta0 is None else theta0
-        for point in descend(inner, _weights_at(problem, inner.null), theta, tol):
+        for point in majorize_minimize(inner, _weights_at(problem, inner.null), theta, tol):
             yield _step(point, point.gap <= tol)
         return
     rough = max(_ROUGH, tol)
@@ -79,28 +87,26 @@ def iterate(
     for weights, theta in _starting_weights(inner, theta0, start, effort):
         point = None
         try:
-            for point in descend(inner, weights, theta, rough):
+            for point in majorize_minimize(inner, weights, theta, rough):
                 yield _step(min([point, *ends], key=_objective))
-        except ArithmeticError:  # from here there is no minimum to go down to; another start may have one
+        except ArithmeticError:  # no minimum from this start; another start may have one
             continue
         ends.append(point)
     if not ends:
         raise ArithmeticError("the objective is unbounded below from every start")
     best = min(ends, key=_objective)
     if problem.penalty.n_free is not None and effort != "low":
-        for best in _polish(inner, ends, effort, rng, rough):
+        for best in _improve(inner, ends, effort, rng, rough):
             yield _step(best)
-    for point in descend(inner, best.weights, best.theta, tol):
-        best = point
-        converged = point.settled and point.gap <= tol
-        yield _step(best, converged)
+    for point in majorize_minimize(inner, best.weights, best.theta, tol):
+        yield _step(point, point.settled and point.gap <= tol)
 
 
-def _polish(inner, ends, effort, rng, tol):
-    """Exchange edges from the lowest ends of the starts, then, with high effort, after kicks; yield the best.
+def _improve(inner, ends, effort, rng, tol):
+    """Exchange edges from the best starts and, with high effort, after random kicks; yield each new best.
 
-    A solve of a small graph takes next to nothing, and small graphs of strongly correlated variables have
-    many local minima: the smaller the graph, the more is tried.
+    Solves of small graphs cost almost nothing, and small graphs of strongly correlated variables have many
+    local minima: the smaller the graph, the more is tried.
     """
     ends = sorted(ends, key=_objective)
     best, p = ends[0], inner.problem.p
@@ -121,11 +127,11 @@ def _polish(inner, ends, effort, rng, tol):
             return
 
 
-def _objective(point: Descent) -> float:
+def _objective(point: MMStep) -> float:
     return point.objective
 
 
-def _step(point: Descent, converged=False) -> Step:
+def _step(point: MMStep, converged=False) -> Step:
     message = f"relative duality gap {point.gap:.3g}, largest violation {point.violation:.3g}"
     series = {"gap": point.gap, "violation": point.violation}
     return Step(point.theta, point.weights, point.objective, converged, message, series=series)
@@ -134,45 +140,37 @@ def _step(point: Descent, converged=False) -> Step:
 # -- starts --------------------------------------------------------------------------------------------
 
 
-def start_names(problem: GraphicalProblem, start, effort: str) -> tuple[str, ...]:
+def start_names(problem: GraphicalProblem, start: str | Sequence[str], effort: str) -> tuple[str, ...]:
     """The names of the starts to try."""
     if start != "auto":
         return (start,) if isinstance(start, str) else tuple(start)
-    inverse = "mle" if _invertible(problem.S) else "shrunk"
+    p = problem.p
+    inverse = "mle" if cholesky(problem.S - 1e-3 * np.eye(p)) is not None else "shrunk"
     if problem.penalty.n_free is None:
-        names = ("glasso",) if effort == "low" else ("glasso", inverse)
+        names: tuple[str, ...] = ("glasso",) if effort == "low" else ("glasso", inverse)
     elif effort == "low":
         names = ("homotopy",)
-    elif effort == "medium" and problem.p > _SMALL:
+    elif effort == "medium" and p > _SMALL:
         names = ("homotopy", "shrunk")
     else:
         names = ("homotopy", inverse, "shrunk", "glasso", "diagonal")
     return tuple(dict.fromkeys(names))
 
 
-def _invertible(S):
-    """Whether the smallest eigenvalue is above 1e-3."""
-    return cholesky(S - 1e-3 * np.eye(S.shape[0])) is not None
-
-
 def _starting_weights(inner, theta0, start, effort):
-    """Yield weights, and a point to begin the solution of their problem from."""
-    problem, theta = inner.problem, inner.null
+    """Yield pairs of weights and a starting point for their weighted problem."""
+    problem, null = inner.problem, inner.null
     if theta0 is not None:
         yield _weights_at(problem, theta0), theta0
         if start == "auto":
             return
     for name in start_names(problem, start, effort):
-        if name == "mle":
-            yield _weights_of_matrix(problem, _inverse(problem.S)), theta
-        elif name == "shrunk":
-            p = problem.p
-            yield (
-                _weights_of_matrix(problem, _inverse((1 - _SHRINKAGE) * problem.S + _SHRINKAGE * np.eye(p))),
-                theta,
-            )
+        if name in ("mle", "shrunk"):
+            share = _SHRINKAGE if name == "shrunk" else 0.0
+            inverse = _inverse((1 - share) * problem.S + share * np.eye(problem.p))
+            yield problem.weights(problem.vector(inverse), None), null
         elif name == "diagonal":
-            yield _weights_at(problem, inner.null), theta
+            yield _weights_at(problem, null), null
         elif name == "glasso":
             yield _from_glasso(inner)
         else:
@@ -183,25 +181,19 @@ def _weights_at(problem, theta):
     return problem.weights(theta, problem.gradient(problem.predictor(theta)))
 
 
-def _weights_of_matrix(problem, Theta):
-    return problem.weights(problem.vector(Theta), None)
-
-
 def _inverse(S):
-    """The inverse of S; its eigenvalues below rounding are taken for that."""
+    """The inverse of S, with eigenvalues below the rounding level raised to it."""
     values, vectors = np.linalg.eigh(S)
     return (vectors / np.maximum(values, 1e-10)) @ vectors.T
 
 
 def working_alpha(problem: GraphicalProblem) -> float:
-    """The alpha, or a smaller one at which a search has something to see.
+    """Alpha, or a smaller value at which the graph is not empty.
 
-    Above the largest correlation no edge is worth its penalty, and a path that begins there sees an empty
-    graph: it begins where about twice the number of free edges have a correlation above alpha.
+    Above the largest correlation the graph is empty, and a search that begins there learns nothing. The
+    smaller value is the level that about 2h + p correlations exceed.
     """
-    factor = problem.penalty.levels(1.0)[: problem.n_edges]
-    regular = (factor > 0) & np.isfinite(factor)
-    worth = np.abs(problem.S[np.triu_indices(problem.p, 1)][regular]) / factor[regular]
+    worth = problem.alphas_per_correlation()
     count = min(2 * (problem.penalty.n_free or 0) + problem.p, worth.size)
     if count == 0:
         return problem.alpha

@@ -8,8 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from trimreg import L1, MCP, SCAD, TrimmedL1
 from trimreg.diagnostics import certify_graph
+from trimreg.graphs.mm.inner import largest_safe_h
 from trimreg.graphs.solve import solve_graphical
-from trimreg.graphs.solver.boundedness import largest_safe_h
 
 
 def quietly(S, **how):

@@ -8,9 +8,9 @@ With :math:`W = \Theta^{-1}` a step minimizes the quadratic model
 .. math:: \mathrm{tr}\bigl((S - W) D\bigr) + \tfrac12 \mathrm{tr}(W D W D)
           + \sum_{i \ne j} \lambda_{ij} |\Theta_{ij} + D_{ij}|
 
-over the entries that are not zero or whose condition at zero is violated, and goes along D as far as the
-objective falls and the matrix stays positive definite. All of it is one compiled function, for small blocks
-(most blocks are small once the problem has been screened) would spend their time in the interpreter.
+over the entries that are nonzero or violate their condition at zero. A line search along D keeps the
+objective decreasing and the matrix positive definite. Everything is one compiled function, because small
+blocks (most blocks are small after screening) would otherwise spend their time in the interpreter.
 
 References
 ----------
@@ -25,13 +25,13 @@ from numba import njit
 
 from ...solvers.lapack import factored, inverted, product, solved
 
-_SUMS = {"reassoc", "contract", "nsz"}  # sums may be taken in any order: NaN and inf keep their meaning
-FACE_AT_MOST = 2000  # entries that are solved for together where coordinate descent crawls
-_INEXACT_STEPS = 25  # after as many, directions are taken to their end whatever it costs
+_SUMS = {"reassoc", "contract", "nsz"}  # sums may be reordered; NaN and inf keep their meaning
+FACE_AT_MOST = 2000  # entries that are solved for jointly when coordinate descent is slow
+_INEXACT_STEPS = 25  # after this many steps, directions are computed to full accuracy at any cost
 
 CONVERGED, OUT_OF_STEPS, STUCK, UNBOUNDED = 0, 1, 2, 3
-_LARGEST = 1e14  # a diagonal entry (in units of 1/S_ii) beyond which the problem is taken for unbounded
-_FAR, _FAR_STEPS = 1e7, 40  # beyond it rounding slows Theta down on its way to infinity: so many steps there
+_LARGEST = 1e14  # diagonal entry (in units of 1/S_ii) beyond which the problem counts as unbounded
+_FAR, _FAR_STEPS = 1e7, 40  # beyond _FAR rounding slows the divergence of Theta; allow this many steps there
 
 
 @njit(cache=True)
@@ -55,7 +55,7 @@ def largest_diagonal(matrix):
 
 @njit(cache=True)
 def rounding_of(objective, Theta):
-    """What of the objective is rounding; its terms are about as large as the diagonal of Theta."""
+    """The rounding error of the objective, whose terms are about as large as the diagonal of Theta."""
     trace = 0.0
     for j in range(Theta.shape[0]):
         trace += Theta[j, j]
@@ -64,7 +64,7 @@ def rounding_of(objective, Theta):
 
 @njit(cache=True)
 def log_det(factor):
-    """The log determinant of the matrix that has this Cholesky factor."""
+    """The log determinant of the matrix with this Cholesky factor."""
     total = 0.0
     for j in range(factor.shape[0]):
         total += np.log(factor[j, j])
@@ -73,20 +73,20 @@ def log_det(factor):
 
 @njit(cache=True)
 def value(S, threshold, Theta, factor):
-    """The objective of the weighted problem at Theta, which has this Cholesky factor."""
+    """The objective of the weighted problem at Theta, given its Cholesky factor."""
     p = S.shape[0]
     total = -log_det(factor)
     for i in range(p):
         total += S[i, i] * Theta[i, i]
         for j in range(i):
-            if Theta[i, j] != 0.0:  # where it is 0 the threshold may be inf
+            if Theta[i, j] != 0.0:  # at a zero the threshold may be inf
                 total += 2.0 * (S[i, j] * Theta[i, j] + threshold[i, j] * abs(Theta[i, j]))
     return total
 
 
 @njit(cache=True)
 def dual_value(S, threshold, W):
-    """The dual objective at the dual feasible point nearest to W; -inf if it is not positive definite."""
+    """The dual objective at the dual feasible point nearest to W; -inf if that is not positive definite."""
     p = S.shape[0]
     feasible = np.empty((p, p))
     for i in range(p):
@@ -100,10 +100,10 @@ def dual_value(S, threshold, W):
 
 @njit(cache=True)
 def conditions(S, threshold, Theta, W, rows, starts):
-    """The largest violation of an optimality condition; fills in the entries that a step may change.
+    """The largest violation of an optimality condition; also fills in the entries that a step may change.
 
-    Entries (i, j) with ``i <= j`` that are not zero or want to leave it: ``rows[starts[j]:starts[j + 1]]``
-    are the i of column j.
+    These are the entries (i, j), ``i <= j``, that are nonzero or violate their condition at zero:
+    ``rows[starts[j]:starts[j + 1]]`` are the i of column j.
     """
     p = S.shape[0]
     largest, count = 0.0, 0
@@ -130,10 +130,10 @@ def conditions(S, threshold, Theta, W, rows, starts):
 
 @njit(cache=True, fastmath=_SUMS)
 def sweep(S, threshold, Theta, W, rows, starts, D, U):
-    """One round of coordinate descent on the quadratic model; the largest change of a slope.
+    """One sweep of coordinate descent on the quadratic model; returns the largest change of a slope.
 
-    ``U = D W`` is kept by rows. Column j of it is copied out before its entries are visited, so that every
-    product below runs along memory: a visit costs a dot product and two updates of length p.
+    ``U = D W`` is stored by rows. Its column j is copied before the entries of the column are visited, so
+    that every product runs along memory: a visit costs one dot product and two updates of length p.
     """
     p = S.shape[0]
     u = np.empty(p)
@@ -172,9 +172,10 @@ def sweep(S, threshold, Theta, W, rows, starts, D, U):
 
 @njit(cache=True, fastmath=_SUMS)
 def face_step(S, threshold, Theta, W, rows, starts, D):
-    """Go to the minimum of the quadratic model over the entries that are not zero, their signs kept.
+    """Move to the minimum of the quadratic model over the nonzero entries, with fixed signs.
 
-    Stops where the first penalized entry would change its sign, which then is zero; returns whether one did.
+    Stops where the first penalized entry would change sign and sets it to zero; returns whether this
+    happened.
     """
     p = S.shape[0]
     count = 0
@@ -221,18 +222,18 @@ def face_step(S, threshold, Theta, W, rows, starts, D):
 
 @njit(cache=True)
 def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps, patience=np.inf):
-    """The minimizer of the quadratic model, until no step of a sweep moves a slope by more than ``goal``.
+    """Minimize the quadratic model until a sweep changes no slope by more than ``goal``.
 
-    Coordinate descent is fast where W is well conditioned and crawls where it is not. Where the sweeps that
-    are left, at the rate of the last one, cost more than a factorization of the Hessian, the entries that are
-    not zero are solved for together. No more than ``patience`` sweeps are taken to be left: while Theta is
-    far from the solution an inexact direction serves, and large faces are not worth their cost.
+    Coordinate descent is fast if W is well conditioned and slow if not. If the remaining sweeps, at the rate
+    of the last one, would cost more than a factorization of the Hessian, the nonzero entries are solved for
+    jointly. At most ``patience`` sweeps are assumed to remain: while Theta is far from the solution an
+    inexact direction is enough, and large faces are not worth their cost.
     """
     p = S.shape[0]
     D, U = np.zeros((p, p)), np.zeros((p, p))
     size = float(starts[p])
     one_sweep = 3.0 * size * p
-    one_face = size**3 / 24.0 + 4.0 * size**2 + 4e4  # by measurement, in units of a step of a sweep
+    one_face = size**3 / 24.0 + 4.0 * size**2 + 4e4  # measured, in units of a step of a sweep
     before, at_last_face, fruitless, blocked = np.inf, np.inf, 0, False
     for count in range(max_sweeps):
         largest = sweep(S, threshold, Theta, W, rows, starts, D, U)
@@ -240,13 +241,13 @@ def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps, pat
         if largest <= goal * max(1.0 - rate, 0.1) or largest == 0.0:
             break
         before = largest
-        if count >= 3 and size <= FACE_AT_MOST and rate > 0.0:  # two sweeps after a face tell the rate
-            if rate >= 1.0:  # an early sweep may well do worse than the one before
+        if count >= 3 and size <= FACE_AT_MOST and rate > 0.0:  # two sweeps after a face give the rate
+            if rate >= 1.0:  # an early sweep may do worse than the one before
                 rate = 0.95 if count < 8 else 1.0 - 1e-12
             left = np.log(largest / (0.1 * goal)) / -np.log(rate)
             if min(left, patience) * one_sweep > one_face:
-                # Where W is all but singular the Hessian is too much so to be solved with: what a sweep then
-                # still moves is rounding, and will not get smaller.
+                # If W is nearly singular the Hessian is too ill-conditioned to solve with: the remaining
+                # changes are rounding and will not get smaller.
                 fruitless = fruitless + 1 if largest > 0.5 * at_last_face and not blocked else 0
                 if fruitless > 1:
                     break
@@ -262,7 +263,7 @@ def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps, pat
 
 @njit(cache=True)
 def descent(S, threshold, Theta, W, D):
-    """The slope of the objective along D, its l1 part by the difference over the whole step."""
+    """The slope of the objective along D, with the difference over the whole step for the l1 part."""
     p = S.shape[0]
     total = 0.0
     for i in range(p):
@@ -293,14 +294,14 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
     Returns
     -------
     Theta, W : ndarray of shape (p, p)
-        A positive definite matrix with zeros that are exact, and its inverse.
+        A positive definite matrix with exact zeros, and its inverse.
     objective, gap, violation : float
-        Without the shift; ``gap`` is absolute, inf where no dual point was found.
+        Without the shift; ``gap`` is absolute, and inf if no dual point was found.
     n_iter, status : int
     """
     p = S.shape[0]
     rows, starts = np.empty(p * (p + 1) // 2, dtype=np.int32), np.empty(p + 1, dtype=np.int64)
-    if all_free(threshold):  # the inverse of S, which Newton steps would reach one digit at a time
+    if all_free(threshold):  # the solution is the inverse of S; Newton steps would be slow
         factor, positive = factored(S)
         inverse = inverted(factor) if positive else Theta
         if not positive or largest_diagonal(inverse) > _LARGEST:
@@ -316,7 +317,7 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
     while True:
         violation = conditions(S, threshold, Theta, W, rows, starts)
         room = tol * max(1.0, abs(objective + shift))
-        # A gap costs a factorization, and cannot be small after a step that gained much.
+        # Computing the gap takes a factorization, and it cannot be small after a large decrease.
         if fall <= max(1e3 * room, 1e-5 * abs(objective)) or violation <= tol or n_iter == max_iter:
             gap = max(objective - dual_value(S, threshold, W), 0.0)
             if gap <= room:
@@ -324,12 +325,12 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
         if n_iter == max_iter:
             return Theta, W, objective, gap, violation, n_iter, OUT_OF_STEPS
         n_iter += 1
-        goal = max(min(0.1, violation) * violation, 1e-15)  # below it a slope is rounding
+        goal = max(min(0.1, violation) * violation, 1e-15)  # below this, slopes are rounding
         patience = 10.0 * max_sweeps if n_iter <= _INEXACT_STEPS else np.inf
         D = newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps, patience)
         slope = descent(S, threshold, Theta, W, D)
-        # The gap is of the order of the violation, the objective of its square: near the end the gap still
-        # falls where the objective shows nothing but rounding. A few such steps are taken on trust.
+        # The gap is of the order of the violation, the error of the objective of its square. Near the end
+        # the gap still falls while the objective changes by rounding only: a few such steps are accepted.
         rounding = rounding_of(objective, Theta)
         silent = silent + 1 if -slope <= rounding else 0
         step, accepted = 1.0, False

@@ -12,8 +12,7 @@ from sklearn.covariance import log_likelihood
 from sklearn.model_selection import KFold
 
 from trimreg import TrimmedGraphicalLasso, TrimmedGraphicalLassoCV, TrimmedL1, solve_graphical
-from trimreg.graphs.selection.criteria import instability, subsample_size
-from trimreg.graphs.selection.search import draw_subsamples
+from trimreg.graphs.selection.criteria import draw_subsamples, instability, subsample_size
 from trimreg.plotting import path as draw_path
 from trimreg.plotting import score_surface
 from trimreg.selection import graph_criterion
@@ -87,7 +86,7 @@ def test_one_standard_error_is_sparser(seed):
     [
         {},
         {"kind": "spearman"},
-        {"transform": "npn"},
+        {"scores": "npn"},
         {"assume_centered": True, "shrinkage": 0.1},
         {"standardize": True},
     ],

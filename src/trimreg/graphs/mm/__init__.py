@@ -1,0 +1,1 @@
+"""The default solver of graphical models: majorization-minimization over weighted graphical lassos."""

@@ -1,0 +1,278 @@
+r"""The inner problem of a graphical model, one weighted graphical lasso, and the MM loop around it.
+
+If the variables fall into groups such that :math:`|S_{ij}| \le \lambda_{ij}` for every pair across groups,
+the solution is block diagonal, and its blocks solve the problems within the groups: with
+:math:`\Theta_{ij} = 0` and :math:`W_{ij} = 0` across groups the conditions :math:`|S_{ij} - W_{ij}| \le
+\lambda_{ij}` hold, and the conditions within a group do not involve the others. This is the rule of Witten,
+Friedman and Simon (2011) and of Mazumder and Hastie (2012) for a matrix of thresholds. A free pair,
+:math:`\lambda_{ij} = 0`, joins its variables unless :math:`S_{ij}` is exactly 0; an excluded pair,
+:math:`\lambda_{ij} = \infty`, never does.
+
+**How many edges may be free.** Suppose that c variables are linearly dependent, so that S is singular on
+them. If all their :math:`c(c-1)/2` pairs are free, :math:`\Theta` can grow without bound along the null
+vector: the trace and the penalty do not change, and :math:`-\log\det\Theta` decreases forever. With fewer
+free edges than the smallest dependent set has pairs, and variables otherwise in general position, there is a
+minimum. A graph whose vertices can be removed one by one, each with fewer than r neighbors left, has a
+maximum likelihood estimate for generic data of rank r. Every graph with fewer than :math:`r(r+1)/2` edges is
+of this kind: the vertices that could not be removed would be more than r, with at least r neighbors each.
+
+References
+----------
+Gross, E. and Sullivant, S. (2018). The maximum likelihood threshold of a graph. Bernoulli 24(1), 386-407.
+Uhler, C. (2012). Geometry of maximum likelihood estimation in Gaussian graphical models. Annals of Statistics
+40(1), 238-261.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...penalties.base import largest_violation
+from ...solvers.gram import cholesky, cholesky_solve, independent_columns
+from ..problem import GraphicalProblem
+
+_MAX_NEWTON = 200
+_MAX_SWEEPS = 50
+_LARGE = 1e6  # diagonal entry of Theta: the inverse of the unexplained part of the variable
+_SINGULAR = 1e-10  # unexplained part of a variable, in a correlation matrix
+_TAKES_PART = 1e-6  # smallest coefficient, relative to the largest, of a member of a dependent set
+
+
+class GraphFit(NamedTuple):
+    """The solution of a weighted problem, with its certificate."""
+
+    Theta: np.ndarray
+    W: np.ndarray  # the inverse of Theta
+    objective: float  # of the weighted problem
+    gap: float  # absolute duality gap; inf if no dual point was found
+    violation: float  # of the worst optimality condition
+    n_iter: int  # Newton steps of the slowest block
+    n_blocks: int
+    unbounded: bool
+
+
+def components(S: np.ndarray, threshold: np.ndarray) -> list[np.ndarray]:
+    """The groups of variables that a weighted problem splits into, as arrays of indices."""
+    joined = np.abs(S) > threshold
+    reached = joined[0]
+    for _ in range(3):  # usually all variables are joined, and this is the cheapest way to see it
+        reached = joined[reached].any(axis=0) | reached
+        if reached.all():
+            return [np.arange(S.shape[0])]
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    count, label = connected_components(csr_array(joined), directed=False)
+    if count == 1:
+        return [np.arange(S.shape[0])]
+    order = np.argsort(label, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(label))[:-1])
+
+
+def solve_weighted(
+    S: np.ndarray,
+    threshold: np.ndarray,
+    Theta: np.ndarray | None = None,
+    *,
+    shift: float = 0.0,
+    tol: float = 1e-8,
+    screen: bool = True,
+) -> GraphFit:
+    r"""The weighted graphical lasso of a correlation matrix S, to a relative duality gap of ``tol``.
+
+    Parameters
+    ----------
+    S, threshold : ndarray of shape (p, p)
+        The thresholds are :math:`\lambda_{ij}`; 0 and inf are allowed. Their diagonal is ignored.
+    Theta : ndarray of shape (p, p), optional
+        Starting point; the identity by default, and for a block where Theta is not positive definite.
+    shift : float
+        Added to the objective that the gap is relative to.
+    tol : float
+    screen : bool
+        Whether to split the problem into blocks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.graphs.mm.inner import solve_weighted
+    >>> S = np.array([[1.0, 0.5], [0.5, 1.0]])
+    >>> solve_weighted(S, np.full((2, 2), 0.2)).W.round(6)  # correlations are shrunk by the threshold
+    array([[1. , 0.3],
+           [0.3, 1. ]])
+    """
+    from ...solvers import lapack
+    from . import kernels
+
+    p = S.shape[0]
+    Theta = np.eye(p) if Theta is None else np.ascontiguousarray(Theta)
+    blocks = components(S, threshold) if screen and p > lapack.SMALL else None
+    if blocks is None or len(blocks) == 1:
+        T, W, objective, gap, violation, n_iter, status = kernels.minimize_weighted(
+            S, threshold, Theta, shift, tol, _MAX_NEWTON, _MAX_SWEEPS
+        )
+        unbounded = status == kernels.UNBOUNDED or _diverges(S, threshold, T, gap)
+        return GraphFit(T, W, objective, gap, violation, n_iter, 1, unbounded)
+    full, inverse = np.zeros((p, p)), np.zeros((p, p))
+    gap, violation, n_iter, unbounded = 0.0, 0.0, 0, False
+    single = np.concatenate([block for block in blocks if block.size == 1] or [np.zeros(0, dtype=np.intp)])
+    full[single, single] = inverse[single, single] = 1.0
+    objective = float(single.size)
+    for block in blocks:
+        if block.size == 1:
+            continue
+        square = np.ix_(block, block)
+        # The gaps of the blocks add up; each is measured against an objective of about its own size.
+        T, W, one, one_gap, one_violation, steps, status = kernels.minimize_weighted(
+            S[square], threshold[square], Theta[square], 0.0, tol / 2, _MAX_NEWTON, _MAX_SWEEPS
+        )
+        full[square], inverse[square] = T, W
+        objective += one
+        gap += one_gap
+        violation = max(violation, one_violation)
+        n_iter = max(n_iter, steps)
+        unbounded |= status == kernels.UNBOUNDED or _diverges(S[square], threshold[square], T, one_gap)
+    return GraphFit(full, inverse, objective, gap, violation, n_iter, len(blocks), unbounded)
+
+
+def _diverges(S, threshold, Theta, gap) -> bool:
+    """Whether Theta is on its way to infinity: the gap stays open, and S is singular where edges are free.
+
+    Rounding stops the iteration long before Theta overflows, and can produce a spurious dual point.
+    """
+    if gap < 1.0 or np.diagonal(Theta).max() < _LARGE:
+        return False
+    free = threshold[np.triu_indices_from(threshold, 1)] == 0
+    return bool(free.any()) and smallest_dependent_set(S) is not None
+
+
+def certified(
+    S: np.ndarray, threshold: np.ndarray, Theta: np.ndarray, shift: float = 0.0
+) -> tuple[np.ndarray, float, float]:
+    """The inverse of Theta, the relative duality gap of the weighted problem, and the worst violation."""
+    from ...solvers import lapack
+    from . import kernels
+
+    p = S.shape[0]
+    factor, positive = lapack.factored(Theta)
+    if not positive:
+        raise ArithmeticError("Theta is not positive definite")
+    W = lapack.inverted(factor)
+    objective = kernels.value(S, threshold, Theta, factor)
+    gap = max(objective - kernels.dual_value(S, threshold, W), 0.0)
+    rows, starts = np.empty(p * (p + 1) // 2, dtype=np.int32), np.empty(p + 1, dtype=np.int64)
+    violation = kernels.conditions(S, threshold, Theta, W, rows, starts)
+    return W, gap / max(1.0, abs(objective + shift)), violation
+
+
+class WeightedGraphSolver:
+    """:func:`solve_weighted` in the coordinates of a problem, as the outer loops need it."""
+
+    scale = 1.0  # of gradients: those of a correlation matrix
+
+    def __init__(self, problem: GraphicalProblem, shift: float = 0.0):
+        self.problem = problem
+        self.shift = shift
+        self.n_steps = 0  # Newton steps of all solves so far
+        self.null = problem.vector(np.eye(problem.p))
+        self.gradient_at_null = problem.gradient(problem.origin())
+
+    def solve(
+        self, theta: np.ndarray, threshold: np.ndarray, tol: float = 1e-8, gradient: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, float, GraphFit]:
+        """``(theta, gradient, loss, fit)`` at the minimum for these thresholds, one per coordinate.
+
+        Raises
+        ------
+        ArithmeticError
+            If the problem is unbounded below.
+        """
+        problem = self.problem
+        levels = threshold.copy()
+        levels[problem.n_edges :] = 0.0
+        start = theta
+        if np.isinf(levels).any():
+            start = np.where(np.isinf(levels), 0.0, theta)
+        fit = solve_weighted(
+            problem.S, problem.matrix(levels), problem.matrix(start), shift=self.shift, tol=tol
+        )
+        self.n_steps += fit.n_iter
+        if fit.unbounded:
+            raise ArithmeticError("the objective is unbounded below")
+        theta = problem.vector(fit.Theta)
+        gradient = problem.vector(problem.S - fit.W)
+        gradient[problem.n_edges :] /= 2
+        used = theta != 0
+        loss = fit.objective / 2 - float(np.dot(levels[used], np.abs(theta[used])))
+        return theta, gradient, loss, fit
+
+
+# -- majorize and minimize -----------------------------------------------------------------------------
+
+
+@dataclass
+class MMStep:
+    """A step of MM: a point, and the weights of the weighted problem that it solves."""
+
+    theta: np.ndarray
+    weights: np.ndarray
+    gradient: np.ndarray
+    objective: float  # F / 2
+    gap: float  # duality gap of the weighted problem, relative to F
+    violation: float  # of the optimality conditions with the weights of the point itself
+    settled: bool  # whether the weights are those of the point itself, or no step lowers F any more
+
+
+def majorize_minimize(
+    inner: WeightedGraphSolver, weights: np.ndarray, theta: np.ndarray, tol: float, max_steps: int = 1000
+) -> Iterator[MMStep]:
+    """Yield the steps of MM from these weights until the weights are those of the solution."""
+    problem = inner.problem
+    penalty, alpha = problem.penalty, problem.alpha
+    before = np.inf
+    for _ in range(max_steps):
+        theta, gradient, loss, fit = inner.solve(theta, penalty.thresholds(weights, alpha), tol=tol)
+        objective = loss + penalty.value(theta, alpha)
+        following = problem.weights(theta, gradient)
+        violation = largest_violation(theta, gradient, penalty.thresholds(following, alpha))
+        rounding = 1e-13 * max(1.0, abs(objective))
+        settled = bool(np.array_equal(following, weights) or violation <= 100 * tol)
+        stalled = objective >= before - rounding
+        gap = fit.gap / max(1.0, abs(2 * objective + inner.shift))
+        yield MMStep(theta, weights, gradient, objective, gap, violation, settled or stalled)
+        if settled or stalled:
+            return
+        weights, before = following, objective
+
+
+# -- how many edges may be free -------------------------------------------------------------------------
+
+
+def smallest_dependent_set(R: np.ndarray) -> np.ndarray | None:
+    """The smallest dependent set of variables that elimination finds; None if R is not singular.
+
+    R is a correlation matrix. Every variable outside a maximal independent set depends on some of its
+    members; the smallest such set is returned. For variables in general position, and for copies of a
+    variable, no smaller dependent set exists.
+    """
+    base = independent_columns(R, _SINGULAR)
+    others = np.setdiff1d(np.arange(R.shape[0]), base)
+    if others.size == 0:
+        return None
+    coefficients = np.abs(cholesky_solve(cholesky(R[np.ix_(base, base)]), R[np.ix_(base, others)]))
+    members = coefficients > _TAKES_PART * np.maximum(coefficients.max(axis=0), 1e-300)
+    smallest = int(np.argmin(members.sum(axis=0)))
+    return np.sort(np.append(base[members[:, smallest]], others[smallest]))
+
+
+def largest_safe_h(R: np.ndarray) -> tuple[int, np.ndarray | None]:
+    """The largest number of free edges with a guaranteed minimum, and the dependent set that limits it."""
+    p = R.shape[0]
+    dependent = smallest_dependent_set(R)
+    if dependent is None:
+        return p * (p - 1) // 2, None
+    return dependent.size * (dependent.size - 1) // 2 - 1, dependent
