@@ -31,6 +31,8 @@ _WHERE = {
     "solve": ".estimators",
     "solve_batch": ".estimators",
     "steps": ".estimators",
+    "load": ".estimators",
+    "save": ".estimators",
     "solve_graphical": ".graphs",
     "TrimmedL1": ".penalties",
     "L1": ".penalties",

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files of the user: written whole or not at all, and refused with one line if they cannot be used."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import tempfile
 from pathlib import Path
 
 
-def write_atomically(path, data: bytes) -> Path:
-    """Write ``data`` to ``path`` so that a reader, or a run cut short, never meets half a file.
+class BadInput(ValueError):
+    """A file, table or option that cannot be used; the message says in one line what to change."""
 
-    The bytes go to a temporary file in the same folder, which then takes the name in one step.
+
+def write_atomically(path: str | os.PathLike, data: bytes) -> Path:
+    """Write ``data`` to ``path`` so that no reader and no interrupted run ever sees half a file.
+
+    The bytes go to a temporary file in the same folder, which is then renamed.
 
     Parameters
     ----------
     path : path-like
-        Folders above it are made if they are missing.
+        Missing folders above it are made.
     data : bytes
 
     Returns

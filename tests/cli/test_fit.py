@@ -97,7 +97,7 @@ def test_every_loss(call, table, tmp_path, target, arguments, score):
     assert content["certificate"]["converged"] is True
     assert content["certificate"]["checks"]["local minimum"] == "yes"
     page = (tmp_path / "m.html").read_text()
-    assert "load_model" in page
+    assert "trimreg.load" in page
     assert "data.csv" in page
     assert model_in(page) == (tmp_path / "m.json").read_text()
 
@@ -274,7 +274,7 @@ def test_missing_values_are_refused_with_target_and_columns(refused, table):
         return frame
 
     line = refused("fit", table("y", change=change), "--target", "y", "--h", 1)
-    assert "'a' (2), 'y' (1); fill them, or use --impute" in line
+    assert "'a' (2), 'y' (1); fill them in, or use --impute" in line
 
 
 def test_classes_must_be_whole_numbers(refused, table):

@@ -9,10 +9,7 @@ from pathlib import Path
 
 import typer
 
-
-class BadInput(ValueError):
-    """Something the user gave that cannot be used; the message says what to change, in one line."""
-
+from .._files import BadInput, write_atomically
 
 # -- how a command ends ---------------------------------------------------------------------------------
 
@@ -98,20 +95,6 @@ def displayable(text, stream) -> str:
 def note(text) -> None:
     """Something the user should know of what was done to the data; on standard error."""
     say(f"note: {one_line(text)}", err=True)
-
-
-def listed(names, most: int = 5) -> str:
-    """A few names in quotes, and how many more there are.
-
-    Examples
-    --------
-    >>> from trimreg.cli.common import listed
-    >>> listed(["a", "b", "c"], most=2)
-    "'a', 'b' and 1 more"
-    """
-    names = list(names)
-    shown = ", ".join(repr(str(name)) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def print_table(title: str, columns: list[tuple[str, str]], rows: list[list[str]]) -> None:
@@ -238,8 +221,6 @@ def check_choice(option: str, value, allowed) -> None:
 
 def check_outputs(**files) -> None:
     """:class:`BadInput` unless all files, by the name of their option, can be written. Before any work."""
-    from .._files import write_atomically
-
     taken: dict[Path, str] = {}
     for option, file in files.items():
         if file is None:
@@ -269,42 +250,14 @@ def check_matplotlib(option: str) -> None:
 
 def write_text(path, text: str) -> None:
     """Write a whole file or none, and say so."""
-    from .._files import write_atomically
-
     say(f"wrote {write_atomically(path, text.encode())}")
 
 
-def json_text(content) -> str:
-    """What ``json`` takes, as text; NumPy's numbers become Python's, what is not finite becomes null."""
-    import json
-
-    return json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
 def write_json(path, content) -> None:
-    """Write :func:`json_text`."""
+    """Write the content of a model as JSON."""
+    from ..estimators.io import json_text
+
     write_text(path, json_text(content))
-
-
-def plain(value):
-    """Python's own types of what may hold NumPy's, for JSON.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.cli.common import plain
-    >>> plain({"a": np.array([1.0, np.nan]), "b": np.int64(2)})
-    {'a': [1.0, None], 'b': 2}
-    """
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        return None
-    return value
 
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -322,8 +275,6 @@ def check_picture(option: str, path) -> None:
 def write_picture(figure, path) -> None:
     """Save a matplotlib figure in the format that the name of the file says."""
     import io
-
-    from .._files import write_atomically
 
     kind = Path(path).suffix.lower().lstrip(".")
     # Without date and version the same picture is the same file.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import tables
-from .common import BadInput, check_choice, listed
+from .common import BadInput, check_choice
+from .tables import as_numbers, as_text, listed
 
 LOSSES = ("quadratic", "logistic", "poisson", "gamma", "huber", "cox")
 MOST_CLASSES = 50
@@ -100,7 +101,7 @@ def columns_of(frame, drop=(), keep=()):
 def _without_missing(frame, targets, impute):
     """The rows that can be used: those with a target, and with ``impute="drop"`` with everything."""
     if impute is None:
-        tables.raise_for_missing(frame.isna().sum())
+        tables.refuse_missing(frame)
         return frame, []
     missing = (frame if impute == "drop" else frame[targets]).isna().any(axis=1)
     if missing.all():
@@ -134,7 +135,7 @@ def target_of(values, loss, event=None):
     """The target in the form that the loss takes: numbers, classes, or times and events."""
     if loss == "logistic":
         return _classes(values)
-    numbers = tables.as_numbers(values).to_numpy()
+    numbers = as_numbers(values).to_numpy()
     for name, bad, what in (("poisson", numbers < 0, "0 or more"), ("gamma", numbers <= 0, "above 0")):
         if loss == name and bad.any():
             raise BadInput(
@@ -143,7 +144,7 @@ def target_of(values, loss, event=None):
             )
     if loss != "cox":
         return numbers
-    happened = tables.as_numbers(event).to_numpy()
+    happened = as_numbers(event).to_numpy()
     if not np.isin(happened, (0.0, 1.0)).all() or (numbers < 0).any():
         raise BadInput("--loss cox needs times >= 0 in --target, and 0 or 1 in --event")
     if not happened.any():
@@ -159,11 +160,11 @@ def _classes(values):
             "use another --loss or another --target"
         )
     if tables.is_number(values) and not pd.api.types.is_bool_dtype(values):
-        numbers = tables.as_numbers(values).to_numpy()
+        numbers = as_numbers(values).to_numpy()
         if np.any(numbers != np.round(numbers)):
             raise BadInput(
                 f"--loss logistic needs classes; {values.name!r} has numbers such as "
                 f"{numbers[numbers != np.round(numbers)][0]:g}; use --loss quadratic"
             )
         return numbers.astype(int)
-    return tables.as_text(values).to_numpy(dtype=str)
+    return as_text(values).to_numpy(dtype=str)

@@ -91,7 +91,7 @@ def fit(
     \b
     The file of --json is read by
       trimreg predict model.json new.csv
-    and in Python by trimreg.cli.models.load_model("model.json").predict(frame).
+    and in Python by trimreg.load("model.json").predict(frame).
 
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
@@ -132,6 +132,7 @@ def _run(
     path, target, h, alpha, *, loss, event, drop, categorical, impute, test_size, json, report,
     group_categories, search, settings, seed, jobs,
 ):  # fmt: skip
+    from ..estimators.io import SavedModel, content_of
     from . import models
     from .data import load
 
@@ -150,18 +151,17 @@ def _run(
     with refused_as_bad_input():
         model.fit(X, train.y)
 
-    saved = models.SavedModel.of(model, data.loss, target, event, recipe)
-    metrics = _metrics(saved, model, train, test)
-    say(model.summary())
-    say("")
-    _print_choice(model)
-    _print_metrics(metrics, n, 0 if test is None else len(test.frame))
     facts = {
         "file": Path(path).name, "rows": n, "test_rows": 0 if test is None else len(test.frame),
         "features": X.shape[1], "seed": seed, "notes": notes,
     }  # fmt: skip
-    setting = getattr(model, "chosen_alpha_", alpha)
-    content = models.content_of(saved, model, X, train.y, alpha_setting=setting, metrics=metrics, data=facts)
+    content = content_of(model, recipe, target=target, event=event, data=facts)
+    content["metrics"] = metrics = _metrics(SavedModel.of(content), model, train, test)
+    content["certificate"] |= models.checks(model, X, train.y)
+    say(model.summary())
+    say("")
+    _print_choice(model)
+    _print_metrics(metrics, n, facts["test_rows"])
     if json is not None:
         write_json(json, content)
     if report is not None:
@@ -186,7 +186,9 @@ def _split(data, test_size, seed):
 
 
 def _metrics(saved, model, train, test):
-    metrics = {"train": saved.scores(saved.predictor(train.frame)[0], train.y)}
+    from .models import scores
+
+    metrics = {"train": scores(saved.loss, saved.predictor(train.frame)[0], train.y, saved.classes)}
     path = getattr(model, "score_path_", None)
     if path is not None:
         chosen = path[model.best_index_]
@@ -202,7 +204,7 @@ def _metrics(saved, model, train, test):
     if test is not None:
         eta, notes = saved.predictor(test.frame)
         options.tell(notes)
-        metrics["test"] = saved.scores(eta, test.y)
+        metrics["test"] = scores(saved.loss, eta, test.y, saved.classes)
     return metrics
 
 

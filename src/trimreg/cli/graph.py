@@ -15,7 +15,6 @@ from .common import (
     check_outputs,
     check_picture,
     exit_codes,
-    listed,
     parse_alpha,
     parse_h,
     refused_as_bad_input,
@@ -143,7 +142,7 @@ def _read(path, drop, impute):
     frame, notes = columns_of(tables.read_table(path), drop)
     text = [name for name in frame if not tables.is_number(frame[name])]
     if text:
-        notes.append(f"no numbers, left out: {listed(text)}")
+        notes.append(f"no numbers, left out: {tables.listed(text)}")
     frame = frame.drop(columns=text)
     if frame.shape[1] < 2:
         raise BadInput(f"a graph needs two columns of numbers; {path} has {frame.shape[1]}")
@@ -169,7 +168,7 @@ def _build(h, alpha, criterion, seed, jobs, n, settings):
         return TrimmedGraphicalLasso(h, alpha, random_state=seed, **settings)
     from sklearn.model_selection import KFold
 
-    from ..selection import TrimmedGraphicalLassoCV
+    from ..graphs import TrimmedGraphicalLassoCV
 
     return TrimmedGraphicalLassoCV(
         hs="auto" if h == "auto" else [h],

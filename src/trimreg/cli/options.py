@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .common import BadInput, json_text, listed, note, say
+from .common import BadInput, note, say
 
 Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file with names of columns.", metavar="DATA")]
 Target = Annotated[str, typer.Option(help="The column to predict.", metavar="COLUMN")]
@@ -47,6 +47,8 @@ Standardize = Annotated[
 
 def check_columns(option: str, names, frame) -> None:
     """:class:`BadInput` unless all names are columns."""
+    from .tables import listed
+
     unknown = [name for name in names if name not in frame]
     if unknown:
         raise BadInput(
@@ -81,6 +83,7 @@ def check_report() -> None:
 
 def model_report(page, model, X, data, content, file=None) -> None:
     """The page of a fitted model."""
+    from ..estimators.io import json_text
     from ..reports import write_model_report
     from .fit import NAMES
 
@@ -117,9 +120,9 @@ def graph_report(page, model, X, file, notes) -> None:
 
 
 _LOAD = """import pandas as pd
-from trimreg.cli.models import load_model
+import trimreg
 
-model = load_model({file!r})
+model = trimreg.load({file!r})
 model.predict(pd.read_csv("new.csv"))"""
 
 

@@ -32,10 +32,11 @@ def predict(
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
     with exit_codes(interrupted=lambda: "interrupted; nothing was written"):
-        from . import models, tables
+        from ..estimators import load
+        from . import tables
 
         check_outputs(out=out)
-        saved = models.load_model(model)
+        saved = load(model)
         frame = tables.read_table(data)
         eta, notes = saved.predictor(frame)
         options.tell(notes)
@@ -53,6 +54,7 @@ def _print_scores(saved, frame, eta):
 
     from .data import target_of
     from .fit import NAMES
+    from .models import scores
 
     targets = [saved.target] if saved.event is None else [saved.target, saved.event]
     if not all(name in frame for name in targets):
@@ -65,6 +67,6 @@ def _print_scores(saved, frame, eta):
     if saved.classes is not None and not np.isin(y, saved.classes).all():
         note(f"the target {saved.target!r} has classes that the fit had not; no scores")
         return
-    values = saved.scores(eta[known], y).items()
+    values = scores(saved.loss, eta[known], y, saved.classes).items()
     shown = ", ".join(f"{NAMES.get(name, name)} {value:.4g}" for name, value in values)
     say(f"on {int(known.sum())} rows with {saved.target!r}: {shown}", err=True)

@@ -7,12 +7,11 @@ value stands for is the same in a fit and in later predictions.
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
-from .common import BadInput, listed, one_line
+from .._files import BadInput
+from ..estimators.columns import Column, Recipe, as_numbers, as_text, listed, missing_values
+from .common import one_line
 
 IMPUTE = ("mean", "median", "drop")
 MOST_LEVELS = 100  # of a category; text with more is a name or a date
@@ -139,142 +138,11 @@ def _short(error):
 # -- from columns to numbers ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column that is used: a number, or a category with an indicator for every level but its base.
-
-    Attributes
-    ----------
-    name : str
-    levels : list of str or None
-        Those of a category that have an indicator; None for a number.
-    base : str or None
-        The level of a category that has none: the most common.
-    fill : float, str or None
-        What stands in for a missing value; None if these are refused.
-    """
-
-    name: str
-    levels: list | None = None
-    base: str | None = None
-    fill: float | str | None = None
-
-    @property
-    def features(self) -> list[str]:
-        """Names of the columns of numbers that this one becomes."""
-        return [self.name] if self.levels is None else [f"{self.name}={level}" for level in self.levels]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How columns of a table become a matrix."""
-
-    columns: tuple[Column, ...]
-
-    @property
-    def features(self) -> list[str]:
-        return [feature for column in self.columns for feature in column.features]
-
-    @property
-    def groups(self) -> list[str]:
-        """For every feature the column that it is from."""
-        return [column.name for column in self.columns for _ in column.features]
-
-    def transform(self, frame, only=None):
-        """The numbers of these rows, and notes on what was done to them.
-
-        Parameters
-        ----------
-        frame : pandas.DataFrame
-        only : collection of str, optional
-            The features that are needed; the others are left 0 and their columns need not be there.
-
-        Returns
-        -------
-        (pandas.DataFrame, list of str)
-        """
-        pd = pandas()
-        needed = [c for c in self.columns if only is None or any(f in only for f in c.features)]
-        absent = [column.name for column in needed if column.name not in frame]
-        if absent:
-            raise BadInput(f"the table has no column {listed(absent)}, which the model needs; add it")
-        _refuse_missing(frame, [column for column in needed if column.fill is None])
-        matrix = np.zeros((len(frame), len(self.features)))
-        place, notes = 0, []
-        for column in self.columns:
-            width = len(column.features)
-            if column in needed:
-                matrix[:, place : place + width], more = _numbers(frame[column.name], column)
-                notes += more
-            place += width
-        return pd.DataFrame(matrix, columns=self.features), notes
-
-    def to_list(self) -> list[dict]:
-        return [asdict(column) for column in self.columns]
-
-    @classmethod
-    def from_list(cls, columns) -> Recipe:
-        return cls(tuple(Column(**column) for column in columns))
-
-
-def _refuse_missing(frame, columns):
-    counts = {column.name: int(frame[column.name].isna().sum()) for column in columns}
-    raise_for_missing(counts)
-
-
-def raise_for_missing(counts):
-    """:class:`BadInput` that names the columns with missing values, if any has some."""
-    counts = {name: int(count) for name, count in counts.items() if count}
-    if counts:
-        shown = [f"{name!r} ({count})" for name, count in list(counts.items())[:6]]
-        more = f" and {len(counts) - 6} more columns" if len(counts) > 6 else ""
-        raise BadInput(
-            f"values are missing in {', '.join(shown)}{more}; fill them, or use --impute mean, median or drop"
-        )
-
-
-def _numbers(values, column):
-    """The values of a column as the numbers of its features, a row each."""
-    if column.levels is None:
-        numbers = as_numbers(values).to_numpy(dtype=float)
-        numbers = np.where(np.isnan(numbers), np.nan if column.fill is None else column.fill, numbers)
-        return numbers[:, None], []
-    text = as_text(values)
-    text = text.where(~values.isna(), column.fill)
-    unknown = sorted(set(text) - {*column.levels, column.base})
-    notes = []
-    if unknown:
-        notes = [
-            f"{column.name!r} has values {listed(unknown)} that the fit had not; taken for {column.base!r}"
-        ]
-    return np.column_stack([text == level for level in column.levels]).astype(float), notes
-
-
-def as_numbers(values):
-    """A column as floats; :class:`BadInput` if it holds text or infinities."""
-    pd = pandas()
-    numbers = pd.to_numeric(values, errors="coerce").astype(float)
-    text = numbers.isna() & ~values.isna()
-    if text.any():
-        raise BadInput(
-            f"column {values.name!r} must be numbers; {int(text.sum())} values are not, such as "
-            f"{str(values[text].iloc[0])!r}; mend them or leave the column out with --drop"
-        )
-    if np.isinf(numbers).any():
-        raise BadInput(
-            f"column {values.name!r} has {int(np.isinf(numbers).sum())} infinite values; mend them or leave "
-            "the column out with --drop"
-        )
-    return numbers
-
-
-def as_text(values):
-    """A column as text; whole numbers without a point, whatever else is in their column."""
-
-    def text(value):
-        return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-    return values.astype(object).map(text)
+def refuse_missing(frame) -> None:
+    """:class:`BadInput` that names the columns with missing values, if there are any."""
+    missing = missing_values(frame)
+    if missing:
+        raise BadInput(f"{missing}; fill them in, or use --impute mean, median or drop")
 
 
 def is_number(values) -> bool:
@@ -314,7 +182,7 @@ def learn(frame, *, impute=None, categorical=()):
     ["constant column left out: 'one'", "'sex' is text: one-hot as 'sex=m', against 'f'"]
     """
     if impute not in ("mean", "median"):
-        raise_for_missing(frame.isna().sum())
+        refuse_missing(frame)
     constant = [name for name in frame if frame[name].nunique(dropna=True) <= 1]
     notes = []
     if constant:

@@ -15,6 +15,8 @@ _WHERE = {
     "TrimmedLasso": ".models.trimmed_lasso",
     "TrimmedLogisticRegression": ".models.logistic",
     "TrimmedPoissonRegressor": ".models.glm",
+    "load": ".io",
+    "save": ".io",
     "solve_batch": ".batch",
 }
 

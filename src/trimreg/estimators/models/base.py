@@ -129,11 +129,8 @@ class LinearEstimator(BaseEstimator):
         self.entry_order_ = details.order
         self.feature_deviation_ = details.deviation
         self._groups, self._group_names = groups_of(task.problem.penalty, self.n_features_in_)
-        self._facts = {
-            "loss": task.problem.loss.name,
-            "n_samples": task.problem.y.shape[0],
-            "h": task.problem.penalty.n_free,
-        }
+        self.loss_name_, self.h_ = task.problem.loss.name, task.problem.penalty.n_free
+        self._n_samples = task.problem.y.shape[0]
         self._keep(task, details)
 
     def _start(self, data: Data, settings: Settings) -> np.ndarray | None:
@@ -163,10 +160,10 @@ class LinearEstimator(BaseEstimator):
         True
         """
         target, weight = self._target(y, sample_weight)
-        settings, given = self._settings(), self.get_params(deep=False)
+        settings = self._settings()
         penalty = copy.copy(settings.penalty)
-        if self._facts["h"] is not None:
-            penalty.h = self._facts["h"]
+        if self.h_ is not None:
+            penalty.h = self.h_
         return {
             "X": X,
             "y": np.asarray(target),
@@ -176,7 +173,7 @@ class LinearEstimator(BaseEstimator):
             "alpha": self.alpha_,
             "loss": settings.loss,
             "sample_weight": weight,
-            **{name: given.get(name, False) for name in ("fit_intercept", "standardize", "positive")},
+            **{name: getattr(settings, name) for name in ("fit_intercept", "standardize", "positive")},
         }
 
     # -- predictions ---------------------------------------------------------------------------------
@@ -229,7 +226,9 @@ class LinearEstimator(BaseEstimator):
         outputs = self._output_names() if coef.ndim == 2 else None
         result = self.result_
         facts = fit_facts(
-            **self._facts,
+            loss=self.loss_name_,
+            n_samples=self._n_samples,
+            h=self.h_,
             n_features=self.n_features_in_,
             alpha=self.alpha_,
             objective=self.objective_,

@@ -1,0 +1,155 @@
+"""From the columns of a table to a matrix, in a fit and in later predictions alike."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from .._files import BadInput
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column in use: a number, or a category with an indicator for every level except its base.
+
+    Attributes
+    ----------
+    name : str
+    levels : list of str or None
+        The levels of a category that have an indicator; None for a number.
+    base : str or None
+        The level of a category without an indicator: the most common one.
+    fill : float, str or None
+        The value that replaces missing ones; None if these are refused.
+    """
+
+    name: str
+    levels: list | None = None
+    base: str | None = None
+    fill: float | str | None = None
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the columns of the matrix that this one becomes."""
+        return [self.name] if self.levels is None else [f"{self.name}={level}" for level in self.levels]
+
+    def numbers(self, values: Any) -> tuple[np.ndarray, list[str]]:
+        """These values as the columns of the matrix, and notes."""
+        if self.levels is None:
+            numbers = as_numbers(values).to_numpy(dtype=float)
+            fill = np.nan if self.fill is None else self.fill
+            return np.where(np.isnan(numbers), fill, numbers)[:, None], []
+        text = as_text(values).where(~values.isna(), self.fill)
+        unknown = sorted(set(text) - {*self.levels, self.base})
+        notes = [f"{self.name!r} has values unknown to the fit, treated as {self.base!r}: {listed(unknown)}"]
+        return np.column_stack([text == level for level in self.levels]).astype(float), notes[: len(unknown)]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the columns of a table become a matrix, as learned from the rows of a fit.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trimreg.estimators.columns import Column, Recipe
+    >>> recipe = Recipe((Column("age"), Column("sex", levels=["m"], base="f")))
+    >>> recipe.transform(pd.DataFrame({"sex": ["f", "m"], "age": [30, 40]}))[0].to_numpy()
+    array([[30.,  0.],
+           [40.,  1.]])
+    """
+
+    columns: tuple[Column, ...]
+
+    @property
+    def features(self) -> list[str]:
+        return [feature for column in self.columns for feature in column.features]
+
+    @property
+    def groups(self) -> list[str]:
+        """For every feature the column that it comes from."""
+        return [column.name for column in self.columns for _ in column.features]
+
+    def transform(self, frame: Any, only: Collection[str] | None = None) -> tuple[Any, list[str]]:
+        """The matrix of these rows as a data frame, and notes on what was done to them.
+
+        With ``only``, the other features are left at 0, and their columns need not be in the table.
+        """
+        import pandas as pd
+
+        needed = [c for c in self.columns if only is None or any(f in only for f in c.features)]
+        absent = [column.name for column in needed if column.name not in frame]
+        if absent:
+            raise BadInput(f"the table has no column {listed(absent)}, which the model needs; add it")
+        missing = missing_values(frame[[column.name for column in needed if column.fill is None]])
+        if missing:
+            raise BadInput(f"{missing}; fill them in")
+        blocks, notes = [], []
+        for column in self.columns:
+            block = np.zeros((len(frame), len(column.features)))
+            if column in needed:
+                block, more = column.numbers(frame[column.name])
+                notes += more
+            blocks.append(block)
+        return pd.DataFrame(np.hstack(blocks), columns=self.features), notes
+
+    def to_list(self) -> list[dict]:
+        return [asdict(column) for column in self.columns]
+
+    @classmethod
+    def from_list(cls, columns: Iterable[Mapping[str, Any]]) -> Recipe:
+        return cls(tuple(Column(**column) for column in columns))
+
+
+def as_numbers(values: Any) -> Any:
+    """A column as floats; :class:`BadInput` if it holds text or infinities."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(values, errors="coerce").astype(float)
+    text = numbers.isna() & ~values.isna()
+    if text.any():
+        raise BadInput(
+            f"column {values.name!r} must hold numbers; {int(text.sum())} values are not, such as "
+            f"{str(values[text].iloc[0])!r}; correct them or drop the column"
+        )
+    infinite = int(np.isinf(numbers).sum())
+    if infinite:
+        raise BadInput(
+            f"column {values.name!r} has {infinite} infinite values; correct them or drop the column"
+        )
+    return numbers
+
+
+def as_text(values: Any) -> Any:
+    """A column as text; whole numbers have no decimal point, whatever else is in the column."""
+
+    def text(value):
+        return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+    return values.astype(object).map(text)
+
+
+def missing_values(frame: Any) -> str:
+    """A clause that names the columns with missing values; empty if there are none."""
+    counts = frame.isna().sum()
+    counts = counts[counts > 0]
+    shown = [f"{name!r} ({count})" for name, count in counts[:6].items()]
+    more = f" and {len(counts) - 6} more columns" if len(counts) > 6 else ""
+    return f"values are missing in {', '.join(shown)}{more}" if shown else ""
+
+
+def listed(names: Iterable, most: int = 5) -> str:
+    """A few names in quotes, and how many more there are.
+
+    Examples
+    --------
+    >>> from trimreg.estimators.columns import listed
+    >>> listed(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    names = list(names)
+    shown = ", ".join(repr(str(name)) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,247 @@
+"""Fitted models in JSON files that any version of the library, or any other program, can read.
+
+The entries of a file: ``estimator``, ``loss``, ``target``, ``event``, ``classes``, ``h``, ``alpha`` (the
+number) and ``alpha_setting`` (as asked for), ``intercept``, ``coefficients`` (by feature, in the units of the
+data; with several outputs by output and feature), ``support``, ``features``, ``columns`` (how columns of a
+table become features), ``metrics``, ``certificate``, ``data``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._files import BadInput, write_atomically
+from ..losses import LOSSES, get_loss
+from .columns import Column, Recipe
+
+FORMAT, FORMAT_VERSION = "trimreg model", 1
+
+
+def save(model: Any, path: str | os.PathLike) -> Path:
+    """Write a fitted estimator of a linear predictor to a JSON file, for :func:`load`.
+
+    The file holds what predictions need and the certificate of the fit, not the training data.
+
+    Parameters
+    ----------
+    model : fitted estimator, or SavedModel
+    path : path-like
+
+    Returns
+    -------
+    pathlib.Path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import trimreg
+    >>> X = np.random.default_rng(0).standard_normal((50, 4))
+    >>> model = trimreg.TrimmedLasso(h=1).fit(X, 2 * X[:, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = trimreg.load(trimreg.save(model, f"{folder}/model.json"))
+    >>> np.allclose(again.predict(X), model.predict(X)), again.content["support"]
+    (True, ['x1'])
+    """
+    content = model.content if isinstance(model, SavedModel) else content_of(model)
+    return write_atomically(path, json_text(content).encode())
+
+
+def load(path: str | os.PathLike) -> SavedModel:
+    """Read a model from a file that :func:`save` or ``trimreg fit --json`` has written.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    SavedModel
+        Its ``predict`` takes a data frame with the columns of the model, or a matrix with all features.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise BadInput(f"there is no file {str(path)!r}; give one written by trimreg.save")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} is not JSON ({error}); give a file written by trimreg fit --json") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise BadInput(f"{path} holds no model; give a file written by trimreg fit --json")
+    if content.get("format_version") != FORMAT_VERSION:
+        found = content.get("format_version")
+        raise BadInput(f"{path} has format {found}, but this version reads {FORMAT_VERSION}; fit again")
+    try:
+        return SavedModel.of(content)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"{path} is damaged ({type(error).__name__}: {error}); fit again") from None
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A fitted model without its estimator.
+
+    Attributes
+    ----------
+    loss : str
+    target, event : str or None
+        Names of the columns that were predicted; ``event`` is for Cox's model.
+    classes : list or None
+    coef : ndarray of shape (n_features,) or (n_outputs, n_features)
+    intercept : ndarray of shape () or (n_outputs,)
+    recipe : Recipe
+        How the columns of a table become features.
+    content : dict
+        Everything in the file.
+    """
+
+    loss: str
+    target: str | None
+    event: str | None
+    classes: list | None
+    coef: np.ndarray
+    intercept: np.ndarray
+    recipe: Recipe
+    content: dict = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, content: dict) -> SavedModel:
+        """The model of a file with this content."""
+        recipe, table = Recipe.from_list(content["columns"]), content["coefficients"]
+        several = isinstance(next(iter(table.values())), dict)
+        rows = [[row[name] for name in recipe.features] for row in (table.values() if several else [table])]
+        return cls(
+            *(content[name] for name in ("loss", "target", "event", "classes")),
+            np.array(rows if several else rows[0], dtype=float),
+            np.asarray(content["intercept"], dtype=float),
+            recipe,
+            content,
+        )
+
+    def predictor(self, X: Any) -> tuple[np.ndarray, list[str]]:
+        """The linear predictors of the rows of X, and notes on its columns.
+
+        Of a data frame, only the columns in the model are needed.
+        """
+        features, notes = self.recipe.features, []
+        if hasattr(X, "columns"):
+            used = np.flatnonzero(np.atleast_2d(self.coef).any(axis=0))
+            X, notes = self.recipe.transform(X, only={features[j] for j in used})
+        X = np.asarray(X, dtype=float)
+        if X.ndim != 2 or X.shape[1] != len(features):
+            raise ValueError(f"X must have the {len(features)} features of the model; got shape {X.shape}")
+        return X @ self.coef.T + self.intercept, notes
+
+    def table(self, eta: np.ndarray) -> dict[str, Any]:
+        """The columns of a table of predictions, from linear predictors."""
+        if self.loss == "cox":
+            return {"log_risk": eta}
+        if self.classes is None:
+            with np.errstate(over="ignore"):
+                return {"prediction": get_loss(self.loss).inverse_link(eta)}
+        probability = probabilities(eta)
+        chosen = [self.classes[k] for k in probability.argmax(axis=1)]
+        names = [f"probability={name}" for name in self.classes]
+        return {"prediction": chosen, **dict(zip(names, probability.T, strict=True))}
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The prediction for every row: a mean, a class, or with Cox's model the logarithm of the risk."""
+        return np.asarray(next(iter(self.table(self.predictor(X)[0]).values())))
+
+
+def probabilities(eta: np.ndarray) -> np.ndarray:
+    """Probabilities of the classes; if eta is a vector, it is the log-odds of the second of two.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.estimators.io import probabilities
+    >>> probabilities(np.array([0.0, 1000.0]))
+    array([[0.5, 0.5],
+           [0. , 1. ]])
+    """
+    from scipy.special import expit, softmax
+
+    return np.column_stack([expit(-eta), expit(eta)]) if eta.ndim == 1 else softmax(eta, axis=1)
+
+
+def content_of(model: Any, recipe: Recipe | None = None, **more: Any) -> dict:
+    """The content of the file of a fitted model; ``more`` replaces or adds entries."""
+    loss = getattr(model, "loss_name_", None)
+    if loss not in LOSSES:
+        raise ValueError(
+            f"model must be a fitted estimator of this library with one of the losses {sorted(LOSSES)}; "
+            f"got {type(model).__name__} with {'no loss' if loss is None else repr(loss)}"
+        )
+    coef, intercept = np.asarray(model.coef_, dtype=float), np.asarray(model.intercept_, dtype=float)
+    if coef.ndim == 2 and coef.shape[0] == 1:
+        coef, intercept = coef[0], intercept.ravel()[0]
+    if recipe is None:
+        names = getattr(model, "feature_names_in_", [f"x{j}" for j in range(coef.shape[-1])])
+        recipe = Recipe(tuple(Column(str(name)) for name in names))
+    classes = model.classes_.tolist() if hasattr(model, "classes_") else None
+    labels = range(len(coef)) if classes is None else classes
+    rows = [dict(zip(recipe.features, row, strict=True)) for row in np.atleast_2d(coef).tolist()]
+    result = model.result_
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "version": version("trimreg"),
+        "estimator": type(model).__name__,
+        "loss": loss if classes is None else "logistic",
+        "target": None,
+        "event": None,
+        "classes": classes,
+        "h": model.h_,
+        "alpha": model.alpha_,
+        "alpha_setting": model.chosen_alpha_ if hasattr(model, "chosen_alpha_") else model.alpha,
+        "intercept": intercept,
+        "coefficients": rows[0] if coef.ndim == 1 else dict(zip(map(str, labels), rows, strict=True)),
+        "support": [recipe.features[j] for j in model.support_],
+        "features": recipe.features,
+        "columns": recipe.to_list(),
+        "metrics": {},
+        "certificate": {
+            "converged": result.converged,
+            "message": result.message,
+            "iterations": result.n_iter,
+            "objective": result.objective,
+            "stationarity": result.stationarity,
+            "swap_optimal": result.swap_optimal,
+            "checks": {},
+        },
+        "data": {},
+    } | more
+
+
+def json_text(content: Any) -> str:
+    """The content as JSON; NumPy's types become Python's, and numbers that are not finite become null."""
+    return json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """The value in Python's own types, for JSON.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.estimators.io import plain
+    >>> plain({"a": np.array([1.0, np.nan]), "b": np.int64(2)})
+    {'a': [1.0, None], 'b': 2}
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    return value

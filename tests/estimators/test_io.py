@@ -1,0 +1,86 @@
+"""Models in files: what is saved is what is loaded, and files of earlier versions still load."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import Lasso
+
+import trimreg
+from trimreg import L1, MEstimator, TrimmedLasso, TrimmedLassoCV
+from trimreg.estimators.io import probabilities
+
+OLD = Path(__file__).parent / "data"
+
+
+def test_predictions_of_every_model_come_back(case, tmp_path):
+    model = case.kind(h=3).fit(case.X, case.y)
+    again = trimreg.load(trimreg.save(model, tmp_path / "model.json"))
+    expected = model.predict(case.X)
+    if expected.dtype.kind in "fi":
+        np.testing.assert_allclose(again.predict(case.X), expected, rtol=1e-12)
+    else:
+        np.testing.assert_array_equal(again.predict(case.X), expected)
+    assert again.content["h"] == 3
+    assert again.content["alpha_setting"] == "exact"
+    assert again.content["certificate"]["converged"] is True
+
+
+def test_a_model_by_names_and_one_that_was_chosen(tmp_path, make):
+    case = make("lasso")
+    frame = pd.DataFrame(case.X, columns=list("abcdefghi"))
+    model = TrimmedLassoCV(hs=[1, 2], alphas=[0.5, "exact"]).fit(frame, case.y)
+    again = trimreg.load(trimreg.save(model, tmp_path / "model.json"))
+    kept = [frame.columns[j] for j in model.support_]
+    np.testing.assert_allclose(again.predict(frame[kept]), model.predict(frame))  # no other column is needed
+    assert again.content["alpha_setting"] == model.chosen_alpha_
+    twice = trimreg.load(trimreg.save(again, tmp_path / "again.json"))
+    assert twice.content == again.content
+
+
+def test_other_penalties(tmp_path, make):
+    case = make("lasso")
+    model = MEstimator(penalty=L1(), alpha=0.1).fit(case.X, case.y)
+    again = trimreg.load(trimreg.save(model, tmp_path / "model.json"))
+    np.testing.assert_allclose(again.predict(case.X), model.predict(case.X))
+    assert again.content["h"] is None
+
+
+@pytest.mark.parametrize("target", ["y", "kind"])
+def test_files_of_version_0_1_0_load(target):
+    """Written by ``trimreg fit --json``; the predictions are those that version made."""
+    rows = pd.read_csv(OLD / "rows.csv")
+    model = trimreg.load(OLD / f"model_{target}.json")
+    expected = pd.read_csv(OLD / f"predictions_{target}.csv")
+    found = pd.DataFrame(model.table(model.predictor(rows)[0]))
+    pd.testing.assert_frame_equal(found, expected)
+
+
+@pytest.mark.parametrize("model", [TrimmedLasso(), Lasso().fit(np.eye(3), np.ones(3)), "lasso"])
+def test_what_is_no_fitted_model_is_refused(model, tmp_path):
+    with pytest.raises(ValueError, match="model must be a fitted estimator of this library"):
+        trimreg.save(model, tmp_path / "model.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_matrix_must_have_all_features(tmp_path, make):
+    case = make("lasso")
+    again = trimreg.load(trimreg.save(TrimmedLasso(h=1).fit(case.X, case.y), tmp_path / "model.json"))
+    with pytest.raises(ValueError, match="X must have the 9 features of the model"):
+        again.predict(case.X[:, :3])
+
+
+def test_a_file_is_json_with_numbers_that_are_finite(tmp_path, make):
+    case = make("lasso")
+    path = trimreg.save(TrimmedLasso(h=1).fit(case.X, case.y), tmp_path / "model.json")
+    content = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert list(content["coefficients"]) == [f"x{j}" for j in range(9)]
+
+
+def test_probabilities_sum_to_one_at_any_size():
+    for eta in (np.array([-800.0, 0.0, 3.0, 800.0]), np.array([[1e3, 0.0, -1e3], [0.0, 0.0, 0.0]])):
+        p = probabilities(eta)
+        np.testing.assert_allclose(p.sum(axis=1), 1.0)
+        assert np.isfinite(p).all()
