@@ -38,6 +38,8 @@ ON_X = (
     "bfloat16",
     "fit, bfloat16",
 )
+#: Rows, columns, warps and stages of the tiles that are compared.
+TILES = ((4, 512, 4, 1), (8, 256, 4, 1), (16, 256, 8, 1), (8, 512, 8, 1), (4, 1024, 8, 1), (8, 256, 4, 3))
 PARTS = ("agreement", *ON_X, "batch")
 
 
@@ -84,19 +86,50 @@ def fit(X, y, h, loss, tol=1e-6):
 
 
 def seconds_of(call, repeats=7) -> float:
-    """The median, by the device's clock where there is one."""
+    """The median time of a call, by the clock of the device if there is one."""
     import torch
 
-    from trimreg.designs.torch import kernels as torchkernels
-
-    if torch.cuda.is_available():
-        return torchkernels.device_seconds(call, repeats)
     times = []
+    if torch.cuda.is_available():
+        call()
+        call()
+        for _ in range(repeats):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            call()
+            end.record()
+            torch.cuda.synchronize()
+            times.append(start.elapsed_time(end) / 1e3)
+        return sorted(times)[len(times) // 2]
     for _ in range(repeats):
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
     return float(np.median(times))
+
+
+def tile_seconds(X) -> dict:
+    """Seconds of each sum over X (CUDA), stored by rows, for each of the tiles."""
+    import torch
+
+    from trimreg.designs.torch import kernels
+
+    u, r = (torch.ones(size, dtype=torch.float64, device=X.device) for size in X.shape[::-1])
+    calls = {
+        ("dot", "along"): lambda: kernels.product(X, u),
+        ("dot", "across"): lambda: kernels.transposed_product(X, r),
+        ("moments", "across"): lambda: kernels.moments(X, r, u),
+    }
+    seconds, usual = {}, dict(kernels.TILES)
+    for (name, direction), call in calls.items():
+        for tile in (kernels.Tile(*sides) for sides in TILES):
+            kernels.TILES[direction] = tile
+            try:
+                seconds[f"{name} {direction}", tile] = seconds_of(call, 5)
+            except Exception:  # a tile that is too large for this device
+                seconds[f"{name} {direction}", tile] = float("inf")
+        kernels.TILES.update(usual)
+    return seconds
 
 
 def products(X) -> dict:
@@ -113,13 +146,17 @@ def products(X) -> dict:
     figures["copy"] = 2 * half.numel() * half.element_size() / seconds_of(lambda: room.copy_(half)) / 1e9
     room.set_()  # its memory is wanted
     if X.is_cuda and kernels.triton is not None and kernels.usable(X):
-        tuned = kernels.tune(X)
+        tuned = tile_seconds(X)
         figures["tiles"] = {
             f"{kernel} {tuple(tile)}": figures["bytes"] / seconds / 1e9
             for (kernel, tile), seconds in tuned.items()
         }
-        figures["tuned"] = {kernel: list(tile) for (kernel, _), tile in kernels._tiles.items()}
-        kernels._tiles.clear()  # what follows is what a user gets
+        figures["tuned"] = {
+            kernel: list(
+                min((tile for name, tile in tuned if name == kernel), key=lambda t, k=kernel: tuned[k, t])
+            )
+            for kernel in dict.fromkeys(name for name, _ in tuned)
+        }
     home = kernels.home(X)
     u, r = (torch.randn(size, dtype=torch.float64, device=home) for size in (p, n))
     d, c = torch.full((n,), 1 / n, dtype=torch.float64, device=home), torch.zeros_like(u)
