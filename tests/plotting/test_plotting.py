@@ -142,12 +142,12 @@ def test_path_is_logarithmic_only_where_it_has_to_be():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([1, 2], COEFS), "a row for each of the 2"),
+        (([1, 2], COEFS), "one row per point, 2 in all"),
         (([], np.zeros((0, 2))), "h_values must be a sequence"),
-        ((H[::-1], COEFS), "h_values must rise"),
+        ((H[::-1], COEFS), "h_values must be increasing"),
         ((H, COEFS * np.nan), "coefs must be finite"),
-        ((H, COEFS, {"feature_names": ["a"]}), "a name for each of the 5"),
-        ((H, COEFS, {"highlight": ["nobody"]}), "highlight names no feature: 'nobody'"),
+        ((H, COEFS, {"feature_names": ["a"]}), "feature_names must have one name per column, 5 in all"),
+        ((H, COEFS, {"highlight": ["nobody"]}), "highlight must hold names or indices of features; got 'nobody'"),
         ((H, COEFS, {"highlight": -1}), "highlight must be >= 0"),
         ((H, COEFS, {"linear_below": 0}), "linear_below must be positive"),
     ],
@@ -188,8 +188,8 @@ def test_convergence_tells_lines_apart_without_colour():
         ({"mm": []}, {}, "history of 'mm'"),
         ({"mm": [np.nan]}, {}, "history of 'mm'"),
         ({"mm": [1.0]}, {"x": "hours"}, "x must be"),
-        ({"mm": [1.0]}, {"x": {}}, "no times for 'mm'"),
-        ({"mm": [1.0]}, {"x": {"mm": [1.0, 2.0]}}, "a time for each of the 1 steps"),
+        ({"mm": [1.0]}, {"x": {}}, "x must hold the times of every solver; 'mm' is missing"),
+        ({"mm": [1.0]}, {"x": {"mm": [1.0, 2.0]}}, "x must have one time per step of 'mm', 1 in all"),
         ({"mm": [1.0]}, {"x": {"mm": [0.0]}}, "must be positive"),
         ({"mm": [1.0]}, {"floor": 0.0}, "floor must be positive"),
     ],
@@ -223,7 +223,7 @@ def test_coefficients_of_nothing_kept():
     [
         ({}, {}, "at least one method"),
         ({"a": [1.0], "b": [1.0, 2.0]}, {}, "vectors of one length"),
-        ({"a": [1.0]}, {"feature_names": ["x", "y"]}, "a name for each of the 1"),
+        ({"a": [1.0]}, {"feature_names": ["x", "y"]}, "feature_names must have one name per column, 1 in all"),
     ],
 )
 def test_coefficients_refuses(table, options, message):

@@ -219,14 +219,14 @@ def test_bad_input(data):
     for count in (1, 0, 2.5, "many", None):
         with pytest.raises(ValueError, match="n_replicates must be an integer >= 2"):
             Bootstrap(n_replicates=count).fit(X, y)
-    with pytest.raises(ValueError, match="estimator must take sample weights in fit, and Lars takes none"):
+    with pytest.raises(ValueError, match="estimator must take sample_weight in fit; Lars does not"):
         Bootstrap(Lars()).fit(X, y)
     for nothing in (3, Lars):
-        with pytest.raises(TypeError, match="estimator must be an estimator, which has a method fit; got"):
+        with pytest.raises(TypeError, match="estimator must be an object with a method fit; got"):
             Bootstrap(nothing).fit(X, y)
     with pytest.raises(ValueError, match="Lasso needs X in memory, and X is an ArrayRows"):
         Bootstrap(Lasso(), n_replicates=2).fit(ArrayRows(X, 10), y)
-    with pytest.raises(ValueError, match="y must have an entry for each of the 80 samples; got 79"):
+    with pytest.raises(ValueError, match="y must have one entry per sample, 80 in all; got 79"):
         Bootstrap(n_replicates=2).fit(ArrayRows(X, 10), y[1:])
     with pytest.raises(ValueError, match="sample_weight must have shape"):
         Bootstrap(n_replicates=2).fit(X, y, sample_weight=np.ones(3))

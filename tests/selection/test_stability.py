@@ -414,7 +414,7 @@ def test_clone_and_pickle():
                 "estimator": make_pipeline(PolynomialFeatures(), TrimmedLasso(effort="low")),
                 "param_name": "trimmedlasso__h",
             },
-            "each of the 12 features",
+            "one coefficient per feature, 12 in all",
         ),
     ],
     ids=str,
@@ -432,7 +432,7 @@ def test_bad_parameters_are_named(settings, match):
         ({"sample_weight": -np.ones(60)}, "sample_weight"),
         ({"sample_weight": np.ones(59)}, "sample_weight"),
         ({"sample_weight": [1.0] * 3 + [0.0] * 57}, "n_samples=3"),
-        ({"mark": np.ones(59)}, "mark must have an entry for each of the 60 samples"),
+        ({"mark": np.ones(59)}, "mark must have one entry per sample, 60 in all"),
     ],
 )
 def test_bad_weights_are_named(arguments, match):
@@ -445,7 +445,7 @@ def test_bad_data_are_named():
     X, y = make_data()
     with pytest.raises(ValueError, match="n_samples=3"):
         StabilitySelection(n_pairs=2).fit(X[:3], y[:3])
-    with pytest.raises(ValueError, match=r"must take sample weights.*OrthogonalMatchingPursuit takes none"):
+    with pytest.raises(ValueError, match="must take sample_weight in fit; OrthogonalMatchingPursuit does not"):
         StabilitySelection(MatchingPursuit(), param_name="n_nonzero_coefs").fit(
             X, y, sample_weight=np.ones(60)
         )

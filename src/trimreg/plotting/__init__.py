@@ -7,15 +7,15 @@ from .._lazy import lazy
 _WHERE = {
     "PALETTE": ".style",
     "coefficient_path": ".paths",
-    "coefficient_path_over_h": ".selection",
+    "coefficient_path_over_h": ".paths",
     "coefficients": ".comparison",
-    "convergence": ".curves",
+    "convergence": ".comparison",
     "network": "..graphs.plots.network",
     "path": "..graphs.plots.edge_curves",
     "precision_recall": "..graphs.plots.edge_curves",
-    "score_surface": ".selection",
+    "score_surface": ".surface",
     "spread": ".style",
-    "stability_path": ".selection",
+    "stability_path": ".paths",
 }
 
 __all__ = sorted(_WHERE)

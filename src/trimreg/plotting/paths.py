@@ -1,41 +1,84 @@
-"""Coefficients over the trimming parameter."""
+"""Lines over a tuning parameter: coefficients and selection probabilities."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from .style import GREY, label_right_ends, look, new_axes, tidy
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .style import (
+    GREY,
+    NAMED,
+    SMALL,
+    fit_axis,
+    label_gap,
+    label_right_ends,
+    look,
+    names_of,
+    new_axes,
+    one_row_per_point,
+    plain,
+    sorted_values,
+    tidy,
+)
+
+H_LABEL = "h, coefficients left free"
+
+
+def draw_lines(
+    ax: Any, x: np.ndarray, lines: np.ndarray, names: Sequence[str], strongest: Iterable[int]
+) -> None:
+    """Draw the columns of ``lines`` over x, the ``strongest`` in color and the others in gray behind them."""
+    strongest = list(strongest)
+    drawn = np.flatnonzero(~np.isnan(lines).all(axis=0))
+    for j in np.setdiff1d(drawn, strongest):
+        ax.plot(x, lines[:, j], color=GREY, linewidth=0.9, zorder=1, label=f"_{plain(names[j])}")
+    for rank, j in enumerate(strongest):
+        ax.plot(x, lines[:, j], linewidth=1.7, zorder=3, label=plain(names[j]), **look(rank))
+    if x.size > 1:
+        ax.set_xlim(x[0], x[-1])
+    tidy(ax)
+
+
+def label_lines(
+    ax: Any, ends: np.ndarray, names: Sequence[str], ranks: Sequence[tuple[int, int]], inside: bool = True
+) -> None:
+    """Name lines at the right end; ``ranks`` are pairs of the rank among the colored lines and the column."""
+    labels = [plain(names[j]) for _, j in ranks]
+    colors = [look(rank)["color"] for rank, _ in ranks]
+    label_right_ends(ax, ends[[j for _, j in ranks]], labels, colors, inside=inside)
 
 
 def coefficient_path(
-    h_values,
-    coefs,
+    h_values: ArrayLike,
+    coefs: ArrayLike,
     *,
-    feature_names=None,
-    ax=None,
-    highlight=None,
-    linear_below=None,
-    xlabel="h, coefficients left free",
-):
-    """Draw every coefficient as a line over h; the strongest in colour, named at the right end.
+    feature_names: Iterable | None = None,
+    ax: Any = None,
+    highlight: Any = None,
+    linear_below: float | None = None,
+    xlabel: str = H_LABEL,
+) -> Any:
+    """Draw every coefficient as a line over h, with the strongest in color and named at the right end.
 
     Parameters
     ----------
     h_values : array-like of shape (k,)
-        The trimming parameters, rising.
+        The trimming parameters, increasing.
     coefs : array-like of shape (k, p)
-        A row of coefficients for each of them.
+        One row of coefficients for each of them.
     feature_names : sequence of str, optional
         Names of the p features; ``x0``, ``x1``, ... by default.
     ax : matplotlib axes, optional
         Where to draw; a new figure by default.
     highlight : int or sequence of str or int, optional
-        How many features to colour and name (those with the largest last coefficients, then the
-        largest anywhere), or which ones, by name or index. By default up to eight that are nonzero at
-        the end.
+        How many features to color and name (those with the largest last coefficients, then the largest
+        anywhere), or which ones, by name or index. By default up to eight that are nonzero at the end.
     linear_below : float, optional
-        The vertical scale is linear up to this size and logarithmic beyond, for coefficients of very
-        different sizes (collinear columns at a large h). By default it is linear throughout.
+        The vertical scale is linear up to this value and logarithmic beyond it. This is for coefficients of
+        very different sizes, such as those of collinear columns at a large h. By default it is linear.
     xlabel : str
 
     Returns
@@ -52,46 +95,197 @@ def coefficient_path(
     >>> [text.get_text() for text in ax.texts]
     ['bmi', 'sex', 'age']
     """
-    h_values, coefs, names = _checked(h_values, coefs, feature_names)
-    chosen = _chosen(coefs, names, highlight)
+    h_values, order = sorted_values("h_values", h_values)
+    if np.any(np.diff(order) < 0):
+        raise ValueError("h_values must be increasing")
+    coefs = one_row_per_point("coefs", coefs, h_values.size)
+    names = names_of(feature_names, coefs.shape[1], "feature_names")
+    strongest = _strongest(coefs, names, highlight)
     ax = new_axes(ax)
-    drawn = np.flatnonzero(np.any(coefs != 0, axis=0))
-    lines = _without_zero_runs(coefs)
-    for j in np.setdiff1d(drawn, chosen):
-        ax.plot(h_values, lines[:, j], color=GREY, linewidth=0.9, zorder=1)
-    colors = []
-    for rank, j in enumerate(chosen):
-        style = look(rank)
-        colors.append(style["color"])
-        ax.plot(h_values, lines[:, j], linewidth=1.7, zorder=3, label=names[j], **style)
-    ax.axhline(0.0, color="0.4", linewidth=0.8, zorder=2)
-    if h_values.size > 1:
-        ax.set_xlim(h_values[0], h_values[-1])
+    draw_coefficients(ax, h_values, coefs, names, strongest, linear_below)
     if np.all(h_values == np.round(h_values)):
         ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel(xlabel)
-    ax.set_ylabel("coefficient")
-    tidy(ax)
-    if linear_below is not None and not linear_below > 0:
-        raise ValueError(f"linear_below must be positive; got {linear_below}")
-    if linear_below is not None and np.abs(coefs).max() > linear_below:
-        _set_scale(ax, float(linear_below), coefs)
-    ax.set_ylim(ax.get_ylim())  # final from here on, for the labels lie at fractions of it
-    label_right_ends(ax, coefs[-1, chosen], [names[j] for j in chosen], colors)
+    label_lines(ax, coefs[-1], names, list(enumerate(strongest)), inside=False)
     return ax
 
 
-def _without_zero_runs(coefs):
-    """NaN where a coefficient is zero between zeros: lines of absent features would pile up on the axis."""
+def coefficient_path_over_h(
+    hs: ArrayLike,
+    coefs: ArrayLike,
+    *,
+    names: Iterable | None = None,
+    chosen: float | None = None,
+    ax: Any = None,
+    linear_below: float | None = None,
+) -> Any:
+    """Draw every coefficient as a line over h, with a vertical line at the chosen h.
+
+    Up to eight coefficients, those that are largest at the chosen h (by default at the last one), are drawn
+    in color and named at the right end.
+
+    Parameters
+    ----------
+    hs : array-like of shape (k,)
+        The trimming parameters, distinct, in any order and at any distances.
+    coefs : array-like of shape (k, p)
+        One row of coefficients for each of them.
+    names : sequence of str, optional
+        Names of the p features; ``x0``, ``x1``, ... by default.
+    chosen : number, optional
+        One of ``hs``.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure by default.
+    linear_below : float, optional
+        As in :func:`trimreg.plotting.coefficient_path`.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from trimreg.plotting import coefficient_path_over_h
+    >>> coefs = [[2.0, 0.0, 0.0], [2.1, -1.0, 0.0], [2.0, -1.1, 0.3]]
+    >>> names = ["bmi", "sex", "age"]
+    >>> ax = coefficient_path_over_h([1, 2, 3], coefs, names=names, chosen=2, ax=Figure().subplots())
+    >>> [text.get_text() for text in ax.texts]
+    ['bmi', 'sex', 'h = 2']
+    """
+    hs, order = sorted_values("hs", hs)
+    coefs = one_row_per_point("coefs", coefs, len(hs))[order]
+    names = names_of(names, coefs.shape[1])
+    strongest = _strongest(coefs, names, None)
+    if chosen is not None:
+        at = coefs[index_of("chosen", chosen, hs)]
+        largest = np.argsort(-np.abs(at), kind="stable")[:NAMED]
+        strongest = largest[at[largest] != 0] if at.any() else strongest
+    ax = new_axes(ax)
+    draw_coefficients(ax, hs, coefs, names, strongest, linear_below)
+    fit_axis(ax.xaxis, hs)
+    ax.set_xlabel(H_LABEL)
+    label_lines(ax, coefs[-1], names, list(enumerate(strongest)))
+    if chosen is not None:
+        ax.axvline(chosen, color="0.3", linewidth=1.0, linestyle=":", zorder=2.5)
+        ax.annotate(
+            f"h = {chosen:g}", (chosen, 1.0), xycoords=ax.get_xaxis_transform(), xytext=(0, 2),
+            textcoords="offset points", ha="center", va="bottom", color="0.3", fontsize=SMALL,
+        )  # fmt: skip
+    return ax
+
+
+def stability_path(
+    grid: ArrayLike,
+    probabilities: ArrayLike,
+    *,
+    threshold: float | None = None,
+    names: Iterable | None = None,
+    ax: Any = None,
+    xlabel: str = "h",
+) -> Any:
+    r"""Draw how often each variable is selected in subsamples, over the grid of the tuning parameter.
+
+    A variable is selected, and so drawn in color, if :math:`\max_\lambda \hat\Pi_j(\lambda) \ge \pi`, the
+    threshold (Meinshausen and Bühlmann, Stability selection, 2010, definition 2). Without a threshold the
+    eight largest are. Names are written for as many as fit, the largest first.
+
+    Parameters
+    ----------
+    grid : array-like of shape (k,)
+        Values of the tuning parameter, distinct, in any order.
+    probabilities : array-like of shape (k, p)
+        One row of selection probabilities for each of them.
+    threshold : float in [0, 1], optional
+    names : sequence of str, optional
+        Names of the p variables; ``x0``, ``x1``, ... by default.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure by default.
+    xlabel : str
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from trimreg.plotting import stability_path
+    >>> probabilities = [[0.9, 0.1, 0.0], [1.0, 0.7, 0.2]]
+    >>> ax = stability_path([1, 2], probabilities, threshold=0.6, ax=Figure().subplots())
+    >>> [text.get_text() for text in ax.texts]
+    ['threshold 0.6', 'x1', 'x0']
+    """
+    grid, order = sorted_values("grid", grid)
+    probabilities = one_row_per_point("probabilities", probabilities, len(grid))[order]
+    if not np.all((probabilities >= 0) & (probabilities <= 1)):
+        raise ValueError("probabilities must lie in [0, 1]")
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ValueError(f"threshold must lie in [0, 1]; got {threshold}")
+    names = names_of(names, probabilities.shape[1])
+    peak = probabilities.max(axis=0)
+    # Probabilities of one are common. Among ties, the variable selected over more of the grid goes first.
+    strongest = np.lexsort((-probabilities.sum(axis=0), -peak))
+    if threshold is None:
+        selected = strongest[peak[strongest] > 0][:NAMED]
+    else:
+        selected = strongest[peak[strongest] >= threshold]
+
+    ax = new_axes(ax)
+    draw_lines(ax, grid, probabilities, names, selected)
+    fit_axis(ax.xaxis, grid)
+    ax.set_ylim(-0.02, 1.03)
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel("selection probability")
+    if threshold is not None:
+        ax.axhline(threshold, color="0.3", linewidth=1.0, linestyle=":", zorder=2)
+        ax.annotate(
+            f"threshold {threshold:g}", (0.0, threshold), xycoords=ax.get_yaxis_transform(), xytext=(4, 2),
+            textcoords="offset points", va="bottom", color="0.3", fontsize=SMALL, zorder=4,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
+        )  # fmt: skip
+    # Reversed, because among labels at one place the last is written at the top.
+    ranked = list(enumerate(selected))[: int(1.0 / label_gap(ax)) + 1]
+    label_lines(ax, probabilities[-1], names, ranked[::-1])
+    return ax
+
+
+def index_of(name: str, value: Any, values: Iterable) -> int:
+    """The index of a value among the values; numbers may differ by rounding."""
+    for i, other in enumerate(values):
+        words = isinstance(value, str) or isinstance(other, str)
+        if value == other if words else np.isclose(value, other, rtol=1e-9, atol=0):
+            return i
+    raise ValueError(f"{name} must be a point of the grid; got {value!r}")
+
+
+def draw_coefficients(
+    ax: Any,
+    x: np.ndarray,
+    coefs: np.ndarray,
+    names: Sequence[str],
+    strongest: Iterable[int],
+    linear_below: float | None = None,
+) -> None:
+    """Draw coefficients over x around a line at 0, and fix the vertical limits."""
+    if linear_below is not None and not linear_below > 0:
+        raise ValueError(f"linear_below must be positive; got {linear_below}")
+    # No line where a coefficient is zero between zeros: absent features would pile up on the axis.
     zero = np.pad(coefs == 0, ((1, 1), (0, 0)), constant_values=True)
-    return np.where(zero[:-2] & zero[1:-1] & zero[2:], np.nan, coefs)
+    lines = np.where(zero[:-2] & zero[1:-1] & zero[2:], np.nan, coefs)
+    draw_lines(ax, x, lines, names, strongest)
+    ax.axhline(0.0, color="0.4", linewidth=0.8, zorder=2)
+    ax.set_ylabel("coefficient")
+    if linear_below is not None and np.abs(coefs).max() > linear_below:
+        _set_scale(ax, float(linear_below), coefs)
+    ax.set_ylim(ax.get_ylim())  # final from here on, because labels lie at fractions of it
 
 
 def _set_scale(ax, threshold, coefs):
     from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
     ax.set_yscale("symlog", linthresh=threshold, linscale=1.5)
-    # Few round numbers, the same on both sides; those of a logarithmic axis would crowd around 0.
+    # A few round numbers, the same on both sides. Those of a logarithmic axis would crowd around 0.
     largest = float(np.abs(coefs).max())
     ticks = threshold * np.array([0.5, 1, 2, 4, 10, 20, 40, 100, 200, 400, 1000])
     ticks = ticks[ticks <= largest]
@@ -102,31 +296,12 @@ def _set_scale(ax, threshold, coefs):
     ax.set_ylabel(f"coefficient (logarithmic beyond {threshold:g})")
 
 
-def _checked(h_values, coefs, feature_names):
-    h_values, coefs = np.asarray(h_values, dtype=float), np.asarray(coefs, dtype=float)
-    if h_values.ndim != 1 or h_values.size == 0:
-        raise ValueError(f"h_values must be a sequence of numbers; got shape {h_values.shape}")
-    if coefs.ndim != 2 or coefs.shape[0] != h_values.size:
-        raise ValueError(
-            f"coefs must have a row for each of the {h_values.size} h_values; got shape {coefs.shape}"
-        )
-    if np.any(np.diff(h_values) <= 0):
-        raise ValueError("h_values must rise")
-    if not np.isfinite(coefs).all():
-        raise ValueError("coefs must be finite")
-    p = coefs.shape[1]
-    names = [f"x{j}" for j in range(p)] if feature_names is None else [str(name) for name in feature_names]
-    if len(names) != p:
-        raise ValueError(f"feature_names must hold a name for each of the {p} features; got {len(names)}")
-    return h_values, coefs, names
-
-
-def _chosen(coefs, names, highlight):
+def _strongest(coefs, names, highlight):
     """Indices of the features to name, the strongest first."""
     last, peak = np.abs(coefs[-1]), np.abs(coefs).max(axis=0)
     order = np.lexsort((-peak, -last))
     if highlight is None:
-        return order[last[order] > 0][:8]
+        return order[last[order] > 0][:NAMED]
     if isinstance(highlight, (int, np.integer)):
         if highlight < 0:
             raise ValueError(f"highlight must be >= 0; got {highlight}")
@@ -135,6 +310,6 @@ def _chosen(coefs, names, highlight):
     for item in highlight:
         known = item in names if isinstance(item, str) else 0 <= item < len(names)
         if not known:
-            raise ValueError(f"highlight names no feature: {item!r}")
+            raise ValueError(f"highlight must hold names or indices of features; got {item!r}")
         indices.append(names.index(item) if isinstance(item, str) else int(item))
     return np.array(indices, dtype=int)

@@ -1,6 +1,8 @@
-"""The bootstrap: how much of a fit would be there again in another sample."""
+"""The bootstrap: how stable the selected features and their coefficients are."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
@@ -10,45 +12,45 @@ from ..designs.convert import stays_in_process, to_host
 from ..estimators import validation as check
 from ..estimators.summary import Summary
 from ..solvers import many_fits
-from .resampling import OverAnEstimator, checked_data, coefficients, seeded, weight_name
+from .resampling import OverAnEstimator, coefficients, seeded, weight_name
 from .search import parallel
 
-_TRIES = 1000  # draws of samples until every class is among them
+_TRIES = 1000  # draws of a replicate until it has every class
 
 
 class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
-    r"""Fit an estimator to many resamples: how often a feature is chosen, and how far coefficients spread.
+    r"""Fit an estimator to many resamples, to see how often features are selected and how coefficients vary.
 
-    A replicate draws n of the n samples, with replacement. Sample i is drawn :math:`m_i` times,
+    A replicate draws n of the n samples with replacement. Sample i is drawn :math:`m_i` times,
 
     .. math:: (m_1, \dots, m_n) \sim \mathrm{Multinomial}(n;\, 1/n, \dots, 1/n),
 
-    which to a mean over samples is the same as a weight of :math:`m_i`. So no rows are copied, and X may lie
-    on disk, on a cluster or on a GPU.
+    which a mean over samples treats like a weight of :math:`m_i`. So no rows are copied, and X may be on
+    disk, on a cluster or on a GPU.
 
     Parameters
     ----------
     estimator : estimator with ``coef_`` whose ``fit`` takes ``sample_weight``, optional
-        Of this library or of scikit-learn, or a pipeline that ends in one and keeps the columns. None is
+        From this library or scikit-learn, or a pipeline that ends in one and keeps the columns. None is
         :class:`TrimmedLasso`.
     n_replicates : int, default=200
     n_jobs : int, optional
-        Number of replicates to fit at once, by joblib: any of its backends will do. The result does not
-        depend on it.
+        Number of replicates to fit at the same time, with any joblib backend. The result does not depend on
+        it.
     verbose : int, default=0
         1 shows progress on standard error.
     random_state : int, Generator or RandomState, default=0
-        Seed of the draws, and of the estimator's own ``random_state`` where that is None.
+        Seed of the draws, and of the estimator's own ``random_state`` if that is None.
 
     Attributes
     ----------
     estimator_ : estimator
         Fitted to all samples.
     coefs_ : ndarray of shape (n_replicates, n_features) or (n_replicates, n_outputs, n_features)
-        Coefficients of the replicates; 0 where a feature was not chosen.
+        Coefficients of the replicates; 0 if a feature was not selected.
     intercepts_ : ndarray of shape (n_replicates,) or (n_replicates, n_outputs)
     frequencies_ : ndarray of shape (n_features,)
-        The share of replicates in which a feature has a coefficient that is not 0.
+        The fraction of replicates in which a feature has a nonzero coefficient.
     standard_errors_ : ndarray of shape (n_features,) or (n_outputs, n_features)
         Standard deviations of the coefficients over the replicates.
     n_features_in_ : int
@@ -57,12 +59,12 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    A replicate of a classifier in which a class is missing is drawn again. Samples of weight 0 are never
-    drawn; each other one is as likely as any, and keeps its weight.
+    A replicate of a classifier that lacks a class is drawn again. Samples of weight 0 are never drawn; all
+    others are equally likely and keep their weights.
 
-    The intervals hold what the whole procedure does, choice of features included. Where a true coefficient is
-    0, or so small that it is chosen only now and then, the bootstrap of a sparse estimator is not consistent
-    (Chatterjee and Lahiri, 2010): read ``frequencies_`` there, not the interval.
+    The intervals account for the whole procedure, including the selection of features. If a true coefficient
+    is 0, or so small that it is selected only sometimes, the bootstrap of a sparse estimator is not
+    consistent (Chatterjee and Lahiri, 2010). Use ``frequencies_`` for such features, not the interval.
 
     References
     ----------
@@ -86,14 +88,17 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
     (True, True)
     """
 
-    def __init__(self, estimator=None, n_replicates=200, n_jobs=None, verbose=0, random_state=0):
+    def __init__(
+        self, estimator: Any = None, n_replicates: int = 200, n_jobs: int | None = None, verbose: int = 0,
+        random_state: Any = 0,
+    ) -> None:  # fmt: skip
         self.estimator = estimator
         self.n_replicates = n_replicates
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Bootstrap:
         """Fit the estimator to all samples and to every replicate.
 
         Parameters
@@ -111,7 +116,7 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
         rng = check.check_random_state(self.random_state)
         name = weight_name(self._base())
         with check.all_or_nothing(self), many_fits():
-            X, y = checked_data(self, self._base(), X, y)
+            X, y = self._checked(self._base(), X, y)
             weight = None if sample_weight is None else np.asarray(to_host(sample_weight), dtype=float)
             members = np.flatnonzero(check.check_sample_weight(weight, X.shape[0]))
             seeds = rng.integers(2**31, size=self.n_replicates + 1)
@@ -129,17 +134,13 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
                 shared=stays_in_process(X),
             )
             self.estimator_ = model
-            self._set(fits, X.shape[1])
+            self.coefs_, self.intercepts_ = (np.array(values) for values in zip(*fits, strict=True))
+            selected = (self.coefs_ != 0).reshape(self.n_replicates, -1, X.shape[1]).any(axis=1)
+            self.frequencies_ = selected.mean(axis=0)
+            self.standard_errors_ = self.coefs_.std(axis=0, ddof=1)
         return self
 
-    def _set(self, fits, p):
-        """What follows from the coefficients of the replicates."""
-        self.coefs_, self.intercepts_ = (np.array(values) for values in zip(*fits, strict=True))
-        chosen = (self.coefs_ != 0).reshape(self.n_replicates, -1, p).any(axis=1)
-        self.frequencies_ = chosen.mean(axis=0)
-        self.standard_errors_ = self.coefs_.std(axis=0, ddof=1)
-
-    def interval(self, confidence=0.95):
+    def interval(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Percentile intervals of the coefficients.
 
         Parameters
@@ -149,7 +150,7 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         low, high : ndarray of shape (n_features,) or (n_outputs, n_features)
-            Quantiles over the replicates, a feature that was not chosen counting as 0.
+            Quantiles over the replicates; a feature that was not selected counts as 0.
         """
         check_is_fitted(self)
         if not isinstance(confidence, float) or not 0.0 < confidence < 1.0:
@@ -158,21 +159,22 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
         low, high = np.quantile(self.coefs_, [tail, 1.0 - tail], axis=0)
         return low, high
 
-    def summary(self, confidence=0.95, max_rows=50) -> Summary:
-        """A table with a row for every feature that any fit has chosen, the most frequent first.
+    def summary(self, confidence: float = 0.95, max_rows: int | None = 50) -> Summary:
+        """A table with one row per feature that any fit selected, the most frequent first.
 
         Parameters
         ----------
         confidence : float in (0, 1), default=0.95
         max_rows : int or None, default=50
-            How many rows are drawn; None draws all.
+            The number of rows shown; None shows all.
 
         Returns
         -------
         Summary
-            Prints as text; ``to_html``, ``to_latex``, ``to_frame`` and ``to_dict`` give the rest. The
-            coefficient in the fit to all samples, its standard error, the interval, and how often the feature
-            is chosen; of several outputs, those of the one with the largest coefficient.
+            Prints as text; ``to_html``, ``to_latex``, ``to_frame`` and ``to_dict`` give other formats. The
+            columns are the coefficient in the fit to all samples, its standard error, the interval, and how
+            often the feature is selected. With several outputs, the output with the largest coefficient is
+            shown.
         """
         low, high = self.interval(confidence)
         coef = coefficients(self.estimator_, self.n_features_in_)[0]
@@ -196,28 +198,12 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
         return Summary("Bootstrap", facts, [names[j] for j in order], columns, max_rows=max_rows)
 
 
-def draw_counts(members, n_samples, rng, classes=None) -> np.ndarray:
-    """How often each of the samples is drawn, as many draws as ``members``, with replacement.
+def draw_counts(
+    members: np.ndarray, n_samples: int, rng: np.random.Generator, classes: np.ndarray | None = None
+) -> np.ndarray:
+    """How often each sample occurs in ``len(members)`` draws from ``members`` with replacement.
 
-    Parameters
-    ----------
-    members : ndarray of int
-        The samples that may be drawn.
-    n_samples : int
-    rng : numpy.random.Generator
-    classes : ndarray of shape (n_samples,), optional
-        If given, it is drawn again until every class of the members is there.
-
-    Returns
-    -------
-    ndarray of int of shape (n_samples,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.selection.bootstrap import draw_counts
-    >>> draw_counts(np.array([0, 1, 3]), 4, np.random.default_rng(0))
-    array([0, 2, 0, 1])
+    With ``classes``, the draw is repeated until every class of the members is in it.
     """
     codes = None if classes is None else np.unique(classes[members], return_inverse=True)[1]
     for _ in range(_TRIES):
@@ -225,7 +211,7 @@ def draw_counts(members, n_samples, rng, classes=None) -> np.ndarray:
         if codes is None or np.bincount(codes[drawn], minlength=codes.max() + 1).all():
             return np.bincount(members[drawn], minlength=n_samples)
     raise ValueError(
-        f"y must have more samples of its rarest class: it was missing from {_TRIES} draws of {members.size}"
+        f"y must have more samples of its rarest class; it was missing from {_TRIES} draws of {members.size}"
     )
 
 

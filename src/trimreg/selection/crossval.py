@@ -189,20 +189,8 @@ def criteria_of_path(name, data, task, path, n, fit_intercept) -> np.ndarray:
 def entry_over_path(inside: np.ndarray, forward: np.ndarray) -> np.ndarray:
     """The steps at which features enter the model as h grows; ``forward`` orders those that enter together.
 
-    Parameters
-    ----------
-    inside : ndarray of bool of shape (n_hs, n_features)
-        Whether a feature is in the model, for rising h up to the chosen one.
-    forward : ndarray of int of shape (n_features,)
-        Steps of forward selection: from 1, equal for features of one group; 0 and -1 stay as they are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.selection.crossval import entry_over_path
-    >>> inside = np.array([[False, False, True], [True, True, True]])
-    >>> entry_over_path(inside, np.array([3, 1, 2]))
-    array([3, 2, 1])
+    ``inside`` says which features are in the model, for increasing h up to the chosen one. In ``forward``,
+    steps count from 1 and are equal within a group; 0 and -1 stay as they are.
     """
     inside = np.vstack([inside, np.ones_like(forward, dtype=bool)])  # the final fit may have other features
     first = inside.argmax(axis=0)
@@ -286,24 +274,10 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
     """
 
     def __init__(
-        self,
-        hs="auto",
-        alphas="exact",
-        cv=None,
-        rule="min",
-        criterion=None,
-        scoring=None,
-        effort="medium",
-        fit_intercept=True,
-        standardize=True,
-        positive=False,
-        penalty_factor=None,
-        groups=None,
-        tol=1e-6,
-        n_jobs=None,
-        verbose=0,
-        random_state=None,
-    ):
+        self, hs="auto", alphas="exact", cv=None, rule="min", criterion=None, scoring=None, effort="medium",
+        fit_intercept=True, standardize=True, positive=False, penalty_factor=None, groups=None, tol=1e-6,
+        n_jobs=None, verbose=0, random_state=None,
+    ):  # fmt: skip
         self._store(locals())
 
     _loss = "quadratic"
@@ -347,25 +321,10 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
     """
 
     def __init__(
-        self,
-        hs="auto",
-        alphas="exact",
-        cv=None,
-        rule="min",
-        criterion=None,
-        scoring=None,
-        class_weight=None,
-        effort="medium",
-        fit_intercept=True,
-        standardize=True,
-        positive=False,
-        penalty_factor=None,
-        groups=None,
-        tol=1e-6,
-        n_jobs=None,
-        verbose=0,
-        random_state=None,
-    ):
+        self, hs="auto", alphas="exact", cv=None, rule="min", criterion=None, scoring=None,
+        class_weight=None, effort="medium", fit_intercept=True, standardize=True, positive=False,
+        penalty_factor=None, groups=None, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
+    ):  # fmt: skip
         self._store(locals())
 
     h = "auto"  # a parameter of the estimator without CV; the choice is h_
@@ -419,26 +378,10 @@ class MEstimatorCV(Regressor, SurfaceCV):
     """
 
     def __init__(
-        self,
-        loss="quadratic",
-        hs="auto",
-        alphas="exact",
-        cv=None,
-        rule="min",
-        criterion=None,
-        scoring=None,
-        effort="medium",
-        fit_intercept=True,
-        standardize=True,
-        positive=False,
-        penalty_factor=None,
-        groups=None,
-        q=2,
-        tol=1e-6,
-        n_jobs=None,
-        verbose=0,
-        random_state=None,
-    ):
+        self, loss="quadratic", hs="auto", alphas="exact", cv=None, rule="min", criterion=None,
+        scoring=None, effort="medium", fit_intercept=True, standardize=True, positive=False,
+        penalty_factor=None, groups=None, q=2, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
+    ):  # fmt: skip
         self._store(locals())
 
     def __sklearn_tags__(self):

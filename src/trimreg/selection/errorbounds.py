@@ -1,4 +1,4 @@
-"""How many features stability selection may be expected to select by mistake, at most."""
+"""Bounds on the expected number of features that stability selection keeps by mistake."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..estimators import validation as check
 ASSUMPTIONS = ("none", "unimodal", "r-concave")
 
 
-def error_bound(q, p, threshold, n_pairs, assumption="r-concave"):
-    r"""A bound on the expected number of features that are selected and seldom deserve it.
+def error_bound(q: float, p: int, threshold: float, n_pairs: int, assumption: str = "r-concave") -> float:
+    r"""A bound on the expected number of kept features that are rarely selected.
 
-    Complementary pairs stability selection fits B pairs of disjoint halves of the data and keeps the
-    features that are chosen in a part :math:`\tau` of the 2B fits or more. A feature seldom deserves it if it
-    is chosen on a random half with probability :math:`\theta = q/p` at most, as on average a feature is if q
-    are chosen of p. For the number V of such features that are kept, with
+    Complementary pairs stability selection fits B pairs of disjoint halves of the data and keeps the features
+    that are selected in at least a fraction :math:`\tau` of the 2B fits. A feature is rarely selected if its
+    probability of being selected on a random half is at most :math:`\theta = q/p`, the average over all
+    features if q of p are selected. For the number V of such features that are kept, with
     :math:`t = 2\tau - 1`,
 
     .. math::
@@ -28,23 +28,23 @@ def error_bound(q, p, threshold, n_pairs, assumption="r-concave"):
         \end{cases} \qquad
         \mathrm{E} V \le p \min\{D(\theta^2, t, B, -\tfrac12),\ D(\theta, \tau, 2B, -\tfrac14)\},
 
-    with no assumption, with that of a unimodal distribution, and with that of r-concave ones. They are
-    assumptions about the share of the pairs in both halves of which a feature is chosen, and (the second D)
-    about the share of the 2B fits. D is :func:`r_concave_tail`.
+    without assumptions, for a unimodal distribution, and for r-concave ones. The assumptions concern the
+    fraction of pairs in which both halves select a feature and, for the second D, the fraction of the 2B
+    fits. D is :func:`r_concave_tail`.
 
     Parameters
     ----------
     q : float
-        Average number of features chosen in a fit; of all that are chosen for any h, if there are several.
+        Average number of features selected on a half, for any h if there are several.
     p : int
         Number of features.
     threshold : float in (1/2, 1]
-        :math:`\tau`. As shares are multiples of 1/(2B), it is rounded up to the next of them.
+        :math:`\tau`, rounded up to the next multiple of 1/(2B).
     n_pairs : int
         B.
     assumption : {"r-concave", "unimodal", "none"}, default="r-concave"
-        Where the second bound is not proved (:math:`\theta > 1/\sqrt 3`, or :math:`\tau` next to 1/2), the
-        first is taken in its place.
+        Where the second bound is not proved (:math:`\theta > 1/\sqrt 3`, or :math:`\tau` close to 1/2), the
+        first is used.
 
     Returns
     -------
@@ -78,15 +78,8 @@ def error_bound(q, p, threshold, n_pairs, assumption="r-concave"):
     return float(worst)
 
 
-def least_count(threshold, n_pairs) -> int:
-    """In how many of the ``2 * n_pairs`` fits a feature must be chosen to be kept.
-
-    Examples
-    --------
-    >>> from trimreg.selection.errorbounds import least_count
-    >>> least_count(0.75, n_pairs=50), least_count(0.751, n_pairs=50)
-    (75, 76)
-    """
+def least_count(threshold: float, n_pairs: int) -> int:
+    """In how many of the ``2 * n_pairs`` fits a feature has to be selected to be kept."""
     check.check_number("n_pairs", n_pairs, 1, integral=True)
     check.check_number("threshold", threshold, 0.5, strict=True)
     if threshold > 1:
@@ -94,15 +87,8 @@ def least_count(threshold, n_pairs) -> int:
     return max(math.ceil(2 * n_pairs * threshold - 1e-9), n_pairs + 1)
 
 
-def least_threshold(max_false, q, p, n_pairs, assumption="r-concave"):
-    """The smallest threshold whose :func:`error_bound` is at most ``max_false``; ``inf`` if there is none.
-
-    Examples
-    --------
-    >>> from trimreg.selection.errorbounds import least_threshold
-    >>> least_threshold(0.2, q=7, p=200, n_pairs=50)
-    0.62
-    """
+def least_threshold(max_false: float, q: float, p: int, n_pairs: int, assumption: str = "r-concave") -> float:
+    """The smallest threshold whose :func:`error_bound` is at most ``max_false``; ``inf`` if there is none."""
     check.check_number("max_false", max_false, 0.0, strict=True)
     check.check_number("n_pairs", n_pairs, 1, integral=True)
     thresholds = [count / (2 * n_pairs) for count in range(n_pairs + 1, 2 * n_pairs + 1)]
@@ -113,7 +99,7 @@ def least_threshold(max_false, q, p, n_pairs, assumption="r-concave"):
 
 
 def _unimodal_factor(theta, tau, n_pairs):
-    """C of :func:`error_bound`; ``inf`` where the theorem does not speak."""
+    """C of :func:`error_bound`; ``inf`` where the theorem does not apply."""
     step = 1.0 / n_pairs
     if 3 * theta**2 > 1 or tau < 0.5 + step - 1e-9:
         return math.inf
@@ -124,8 +110,8 @@ def _unimodal_factor(theta, tau, n_pairs):
     return 1 / (2 * (2 * tau - 1 - step / 2))
 
 
-def r_concave_tail(mean, t, size, r):
-    r"""The largest chance that an r-concave variable of a small mean is large,
+def r_concave_tail(mean: float, t: float, size: int, r: float) -> float:
+    r"""The largest tail probability of an r-concave variable with a given mean,
 
     .. math:: D(\eta, t, B, r) = \max\{P(X \ge t) : X \in \{0, 1/B, \dots, 1\}\ \text{r-concave},\
               \mathrm{E} X \le \eta\}.
@@ -138,8 +124,8 @@ def r_concave_tail(mean, t, size, r):
     size : int
         B.
     r : float below 0
-        The probabilities f are r-concave if :math:`f^r` is convex where f is positive, and f is positive on
-        an interval. It is the weaker the smaller r is: :math:`-\infty` is unimodal, 0 log-concave.
+        Probabilities f are r-concave if f is positive on an interval and :math:`f^r` is convex there. The
+        smaller r, the weaker the assumption: :math:`-\infty` is unimodal, 0 is log-concave.
 
     Returns
     -------
@@ -147,15 +133,15 @@ def r_concave_tail(mean, t, size, r):
 
     Notes
     -----
-    The maximum is among the variables on :math:`\{0, \dots, b/B\}`, :math:`b \ge tB`, for which :math:`f^r`
-    is a straight line. For each b one slope has the mean :math:`\eta`: means rise with the slope. It is found
-    by bisection, for all b at once. That no r-concave variable does better is tested by sampling and by a
-    general optimizer. The results agree with those that the R package stabs publishes to a few millionths of
-    D or of 1, and are never below them.
+    The maximum is attained by a variable on :math:`\{0, \dots, b/B\}`, :math:`b \ge tB`, for which
+    :math:`f^r` is a straight line. The mean rises with its slope, so for each b one slope gives the mean
+    :math:`\eta`. It is found by bisection, for all b at once. Tests confirm by sampling and with a general
+    optimizer that no r-concave variable exceeds the maximum. The results agree with those of the R package
+    stabs to a few millionths of D or of 1, and are never below them.
 
     References
     ----------
-    Shah and Samworth, as in :func:`error_bound`, for D and for which variables attain it.
+    Shah and Samworth, as in :func:`error_bound`, for D and the variables that attain it.
 
     Examples
     --------
@@ -168,7 +154,7 @@ def r_concave_tail(mean, t, size, r):
     check.check_number("t", t, 0.0, strict=True)
     if t > 1 or not r < 0:
         raise ValueError(f"t must be in (0, 1] and r below 0; got t={t!r} and r={r!r}")
-    first = math.ceil(size * t - 1e-9)  # the tail begins here
+    first = math.ceil(size * t - 1e-9)  # where the tail begins
     target = size * mean
     if target >= first or target == 0:
         return float(target > 0)
@@ -180,7 +166,7 @@ def r_concave_tail(mean, t, size, r):
         log_rest = np.where(inside, np.log(np.where(inside, 1.0 - i / last, 1.0)), -np.inf)
 
     def probabilities(slope):
-        # f^r runs from exp(slope) at 0 to 1 at b, so a low slope puts all on 0 and a high one all on b
+        # f^r runs from exp(slope) at 0 to 1 at b: a low slope puts all mass on 0, a high one on b
         line = np.where(inside, np.logaddexp(slope + log_rest, log_part), np.inf)
         weights = np.exp((line - line.min(axis=1, keepdims=True)) / r)
         return weights / weights.sum(axis=1, keepdims=True)

@@ -105,7 +105,7 @@ class LinearFolds:
         times = np.bincount(train, minlength=self.data.d.size)
         task = set_up(self._weighted(self.data.d * times), self.settings)
         gram = None if self.total is None else self._gram(task, times)
-        _, steps = cells(task, self.hs, self.alphas, effort=self.effort, gram=gram, verify=False)
+        _, steps, _ = cells(task, self.hs, self.alphas, effort=self.effort, gram=gram, verify=False)
         fits = [task.in_units(step.theta) for row in steps for step in row]
         coefs, intercepts = (np.array(values) for values in zip(*fits, strict=True))
         return Fits(coefs, intercepts, task.problem.loss)

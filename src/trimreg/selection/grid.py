@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..estimators import validation as check
 from ..penalties import count_from
@@ -13,23 +16,25 @@ from ..penalties import count_from
 RULES = ("min", "1se")
 
 
-def auto_hs(n, p, *, max_h=None, dense_up_to=10, growth=1.25):
-    r"""Sizes to try: 0, 1, 2, ... one by one at first, then by a factor, up to
+def auto_hs(
+    n: int, p: int, *, max_h: int | None = None, dense_up_to: int = 10, growth: float = 1.25
+) -> np.ndarray:
+    r"""Model sizes to try: 0, 1, 2, ..., at first every integer, then by a constant factor, up to
 
     .. math:: \min\Bigl(p,\ n - 2,\
               \max\Bigl(\frac{n}{\log(\log n) \log p},\ \min(30, n / 3)\Bigr)\Bigr),
 
-    and 1 at least. Beyond about the first of the two sizes the features of the best subset can no longer be
-    told from those that fit by chance; for few samples it is so small that it would decide in the place of
-    the data, hence the second. Each logarithm counts as 1 at least. n - 2 leaves, beside the intercept, one
-    degree of freedom for the noise.
+    but at least 1. Beyond about the first of the two sizes, the features of the best subset can no longer be
+    distinguished from those that fit by chance. With few samples it is so small that it would make the choice
+    instead of the data, hence the second. Each logarithm counts as at least 1. n - 2 leaves one degree of
+    freedom for the noise, besides the intercept.
 
     Parameters
     ----------
     n, p : int
         Number of samples and of features.
     max_h : int, optional
-        The largest size, in place of the formula; at most p.
+        The largest size, instead of the formula; at most p.
     dense_up_to : int, default=10
         Every size up to this is tried.
     growth : float, default=1.25
@@ -38,7 +43,7 @@ def auto_hs(n, p, *, max_h=None, dense_up_to=10, growth=1.25):
     Returns
     -------
     ndarray of int
-        Rising, from 0 to the largest size.
+        Increasing, from 0 to the largest size.
 
     References
     ----------
@@ -68,10 +73,20 @@ def auto_hs(n, p, *, max_h=None, dense_up_to=10, growth=1.25):
     return np.array(sizes)
 
 
-def alpha_grid(alpha_max, n_alphas=21, eps=1e-3):
-    """Strengths from ``alpha_max`` down to ``eps * alpha_max``, each the same factor below the last.
+def alpha_grid(alpha_max: float, n_alphas: int = 21, eps: float = 1e-3) -> np.ndarray:
+    """Geometric grid of ``n_alphas`` values from ``alpha_max`` down to ``eps * alpha_max``.
 
-    An ``alpha_max`` of 0 (of a constant target, say) is taken for 1e-15: any positive strength does.
+    An ``alpha_max`` of 0, as for a constant target, is replaced by 1e-15.
+
+    Parameters
+    ----------
+    alpha_max : float
+    n_alphas : int, default=21
+    eps : float in (0, 1), default=1e-3
+
+    Returns
+    -------
+    ndarray of shape (n_alphas,)
 
     Examples
     --------
@@ -88,17 +103,21 @@ def alpha_grid(alpha_max, n_alphas=21, eps=1e-3):
     return largest * np.geomspace(1.0, eps, n_alphas)
 
 
-def check_hs(hs, n, p, of="the number of features"):
-    """``hs`` as rising, distinct integers.
+def check_hs(hs: Any, n: int, p: int, of: str = "the number of features") -> np.ndarray:
+    """``hs`` as distinct integers in increasing order.
 
     Parameters
     ----------
     hs : "auto", number or sequence of numbers
-        ``"auto"`` is :func:`auto_hs`. A number is an integer from 0 to p, or a fraction of p in (0, 1).
+        ``"auto"`` is :func:`auto_hs`. Numbers are integers from 0 to p, or fractions of p in (0, 1).
     n, p : int
         Number of samples and of features.
     of : str
-        What p is, for messages.
+        The name of p in error messages.
+
+    Returns
+    -------
+    ndarray of int
 
     Examples
     --------
@@ -114,18 +133,18 @@ def check_hs(hs, n, p, of="the number of features"):
     return np.unique([count_from(h, p, f"hs[{i}]", of) for i, h in enumerate(listed)])
 
 
-def check_alphas(alphas):
-    """``alphas`` in order of falling strength, each once; ``"exact"``, the strongest of all, comes first.
+def check_alphas(alphas: Any) -> Any:
+    """``alphas`` in decreasing order without repetitions; ``"exact"`` counts as largest and comes first.
 
     Parameters
     ----------
     alphas : "auto", "exact", number or sequence of numbers and "exact"
-        The numbers finite and not negative.
+        Numbers have to be finite and nonnegative.
 
     Returns
     -------
     "auto" or list of float and "exact"
-        ``"auto"`` is left to who knows the data: see :func:`alpha_grid`.
+        ``"auto"`` is returned as it is, because its values depend on the data: see :func:`alpha_grid`.
 
     Examples
     --------
@@ -146,20 +165,13 @@ def check_alphas(alphas):
     return sorted(found, key=strength, reverse=True)
 
 
-def strength(alpha) -> float:
-    """The alpha to compare by: ``"exact"`` is stronger than any number.
-
-    Examples
-    --------
-    >>> from trimreg.selection.grid import strength
-    >>> strength("exact"), strength(0.5)
-    (inf, 0.5)
-    """
+def strength(alpha: Any) -> float:
+    """The number to compare alphas by: ``"exact"`` is larger than any number."""
     return math.inf if isinstance(alpha, str) and alpha == "exact" else float(alpha)
 
 
 def _listed(name, values):
-    """``values`` as a list that is not empty; one number is a list of one."""
+    """``values`` as a nonempty list; a number becomes a list of one."""
     if isinstance(values, numbers.Real):
         return [values]
     if not hasattr(values, "__iter__") or hasattr(values, "keys") or getattr(values, "ndim", 1) != 1:
@@ -170,22 +182,24 @@ def _listed(name, values):
     return listed
 
 
-def choose(mean, std_error, hs, alphas, rule="min"):
-    r"""The row and the column of the cell that a rule takes.
+def choose(
+    mean: ArrayLike, std_error: ArrayLike | None, hs: ArrayLike, alphas: Sequence, rule: str = "min"
+) -> tuple[int, int]:
+    r"""The row and column of the cell of a grid that a rule chooses.
 
-    ``"min"`` takes the best mean score. ``"1se"`` takes the sparsest cell whose mean score :math:`m` is not
-    worse than the best, :math:`m^*`, by more than the standard error :math:`s^*` of the best:
+    ``"min"`` chooses the best mean score. ``"1se"`` chooses the sparsest cell whose mean score :math:`m` is
+    within one standard error :math:`s^*` of the best one, :math:`m^*`:
 
     .. math:: \min\{h : m_{h,\alpha} \ge m^* - s^*\ \text{for some}\ \alpha\},
 
-    and for that h the largest such alpha. Ties go to the smaller h, then to the larger alpha.
+    and the largest such alpha for that h. Ties go to the smaller h, then to the larger alpha.
 
     Parameters
     ----------
     mean : array-like of shape (len(hs), len(alphas))
-        Mean scores, greater is better. NaN stands for a fit that failed and is never chosen.
+        Mean scores, greater is better. NaN means that a fit failed; such a cell is never chosen.
     std_error : array-like of the same shape, or None
-        Standard errors of the means, used by ``"1se"`` alone; NaN counts as 0.
+        Standard errors of the means, used only by ``"1se"``; NaN counts as 0.
     hs : array-like of int
         The h of each row, in any order.
     alphas : list of float or "exact"
@@ -199,7 +213,7 @@ def choose(mean, std_error, hs, alphas, rule="min"):
 
     Notes
     -----
-    Scores that differ by less than 1e-12 of the best are ties: that is rounding.
+    Scores that differ by less than 1e-12 of the best are ties, because that is rounding.
 
     References
     ----------
@@ -224,7 +238,7 @@ def choose(mean, std_error, hs, alphas, rule="min"):
             f"mean must have shape (len(hs), len(alphas)) = {hs.size, alphas.size}; got {mean.shape}"
         )
     if np.isnan(mean).all():
-        raise ValueError("mean has no score that is a number: every fit failed")
+        raise ValueError("mean must have a score that is not NaN: every fit failed")
     best = np.nanmax(mean)
     slack = 1e-12 * abs(best) if np.isfinite(best) else 0.0
     row, column = _sparsest(mean >= best - slack, hs, alphas)
@@ -242,7 +256,7 @@ def choose(mean, std_error, hs, alphas, rule="min"):
 
 
 def _sparsest(allowed, hs, alphas):
-    """Of the cells that are allowed, that of the smallest h, and for that h of the largest alpha."""
+    """The allowed cell with the smallest h, and with the largest alpha for that h."""
     rows, columns = np.nonzero(allowed)
     first = np.lexsort((-alphas[columns], hs[rows]))[0]
     return int(rows[first]), int(columns[first])

@@ -1,8 +1,9 @@
-"""The surface of fits over h and alpha."""
+"""Fits of linear models for every h and alpha of a grid."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,20 +21,20 @@ from .search import reported
 
 @dataclass
 class TrimmedPath:
-    """The fits of :func:`trimmed_path`; the first two axes of every array are h and alpha.
+    """The fits of :func:`trimmed_path`. The first two axes of every array are h and alpha.
 
     Attributes
     ----------
     hs : ndarray of int
-        Rising.
+        Increasing.
     alphas : list of float or "exact"
-        Falling; ``"exact"``, which is above any number, first.
+        Decreasing; ``"exact"`` counts as larger than any number and comes first.
     coefs : ndarray of shape (n_hs, n_alphas, n_features) or (n_hs, n_alphas, n_outputs, n_features)
     intercepts : ndarray of shape (n_hs, n_alphas) or (n_hs, n_alphas, n_outputs)
     objectives, n_nonzero, alpha_values : ndarray of shape (n_hs, n_alphas)
-        ``n_nonzero`` counts features; ``alpha_values`` has the number that ``"exact"`` stands for.
+        ``n_nonzero`` counts features; ``alpha_values`` holds the number that ``"exact"`` stands for.
     results : list of lists of SolverResult
-        One a cell.
+        One per cell.
     """
 
     hs: np.ndarray
@@ -70,39 +71,18 @@ class TrimmedPath:
         return TrimmedPath.of(self.hs, self.alphas, results)
 
 
-def features_in(coefs, n_before):
-    """Which features have a coefficient, of arrays with ``n_before`` axes before those of a fit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.selection.path import features_in
-    >>> features_in(np.array([[[0.0, 1.0], [0.0, 0.0]]]), n_before=1)  # one fit, two outputs, two features
-    array([[False,  True]])
-    """
+def features_in(coefs: np.ndarray, n_before: int) -> np.ndarray:
+    """Which features have a nonzero coefficient; ``n_before`` axes come before those of a fit."""
     return np.any(coefs != 0, axis=n_before) if coefs.ndim == n_before + 2 else coefs != 0
 
 
 def trimmed_path(
-    X,
-    y,
-    hs="auto",
-    alphas="auto",
-    *,
-    loss="quadratic",
-    penalty_factor=None,
-    groups=None,
-    q=2,
-    fit_intercept=True,
-    standardize=True,
-    positive=False,
-    sample_weight=None,
-    effort="medium",
-    tol=1e-6,
-    random_state=None,
-    verbose=0,
-) -> TrimmedPath:
-    r"""Trimmed fits for every h and alpha, each from the solutions next to it.
+    X: Any, y: Any, hs: Any = "auto", alphas: Any = "auto", *, loss: Any = "quadratic",
+    penalty_factor: Any = None, groups: Any = None, q: float = 2, fit_intercept: bool = True,
+    standardize: bool = True, positive: bool = False, sample_weight: Any = None, effort: str = "medium",
+    tol: float = 1e-6, random_state: Any = None, verbose: int = 0,
+) -> TrimmedPath:  # fmt: skip
+    r"""Trimmed fits for every h and alpha, each started from neighboring solutions.
 
     .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b) + \alpha \sum_{j > h} r_{(j)}(\theta)
 
@@ -112,17 +92,17 @@ def trimmed_path(
         Or a matrix that stays on disk, on a cluster or on a GPU; see :func:`trimreg.solve`.
     y : array-like
     hs : "auto" or sequence of int or fractions, default="auto"
-        ``"auto"`` is :func:`~trimreg.selection.auto_hs`, of the sum of the sample weights if there are some.
+        How many coefficients (or groups) carry no penalty. ``"auto"`` is
+        :func:`~trimreg.selection.auto_hs`, with the sum of the sample weights as n.
     alphas : "auto", "exact" or sequence, default="auto"
-        ``"auto"`` is 21 numbers, by :func:`~trimreg.selection.alpha_grid`, down from the least alpha at which
-        no coefficient is in the model with h = 0; ``"exact"`` gives best subsets, and may also be one of a
-        sequence.
+        ``"auto"`` is :func:`~trimreg.selection.alpha_grid`: 21 numbers, from the smallest alpha at which the
+        model with h = 0 is empty downward. ``"exact"`` gives best subsets, and may be part of a sequence.
     loss, fit_intercept, standardize, positive, sample_weight, tol, random_state
         As in :func:`trimreg.solve`.
     penalty_factor, groups, q
         As in :class:`~trimreg.TrimmedL1`.
     effort : {"low", "medium", "high"}, default="medium"
-        How many cells take the homotopy as a rival start: none, some, all.
+        How many cells also try the homotopy as a start: none, some or all.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -155,39 +135,24 @@ def trimmed_path(
 
 
 def grid_for(task: Task, hs, alphas, n):
-    """The hs and alphas that the user's stand for, with n samples to learn from."""
+    """The user's hs and alphas as a checked grid, for n training samples."""
     hs = check_hs(hs, int(n), n_parts(task))
     alphas = check_alphas(alphas)
     if isinstance(alphas, str):  # "auto"
-        eps = 0.05 if n < n_parts(task) else 1e-3  # below it the l1 part has as many nonzeros as samples
-        alphas = alpha_grid(largest_alpha(task) * (1 + 1e-12), eps=eps).tolist()  # no entry by rounding
+        eps = 0.05 if n < n_parts(task) else 1e-3  # the lasso with less has as many nonzeros as samples
+        largest = largest_alpha(task) * (1 + 1e-12)  # so that rounding lets no feature in
+        alphas = alpha_grid(largest, eps=eps).tolist()
     elif "exact" in alphas:
         check.check_exact(task.problem.loss, task.problem.penalty, task.problem.y, task.problem.d)
     return hs, alphas
 
 
 def count_samples(sample_weight, d, times=1) -> float:
-    """How many samples there are, where a weight stands for so many repetitions of its sample.
+    """The number of samples, where a weight of k counts as k repetitions.
 
-    The sum of the weights; but no less than the number of positive ones, for weights that are small all
-    together (those that sum to one, say) are no repetitions.
-
-    Parameters
-    ----------
-    sample_weight : array-like of shape (n_samples,), number or None
-        As the user gives it.
-    d : ndarray of shape (n_samples,)
-        The weights of the loss; a sample without one does not count.
-    times : ndarray of int of shape (n_samples,), default=1
-        How often each sample is there.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.selection.path import count_samples
-    >>> d = np.full(4, 0.25)
-    >>> count_samples(None, d), count_samples([3, 1, 0, 2], d), count_samples(d, d)
-    (4.0, 6.0, 4.0)
+    It is the sum of the weights, but at least the number of positive ones: weights that are all small, such
+    as those that sum to one, are no repetitions. ``times`` says how often each sample occurs; samples with
+    ``d = 0`` do not count.
     """
     there = np.where(d > 0, times, 0)
     weights = 1.0 if sample_weight is None else np.asarray(to_host(sample_weight), float)
@@ -203,7 +168,7 @@ def n_parts(task: Task) -> int:
 
 
 def largest_alpha(task: Task) -> float:
-    """The least alpha at which the l1 solution is the null model."""
+    """The smallest alpha at which the lasso solution is the null model."""
     problem = task.problem
     null = WorkingSetSolver(problem, 1e-4)
     levels = problem.penalty.levels(1.0)
@@ -213,13 +178,10 @@ def largest_alpha(task: Task) -> float:
 
 
 def cells(task: Task, hs, alphas, **options):
-    """``(values, steps)``: the numbers of the alphas, and a step for every cell."""
-    values, steps, _ = _cells(task, hs, alphas, **options)
-    return values, steps
+    """The numbers the alphas stand for, a step for every cell, and the problem that was solved.
 
-
-def _cells(task, hs, alphas, **options):
-    """The cells, and the problem that they were solved on: least squares of far data take a single pass."""
+    Least squares on data on disk solves a problem of few rows, which takes a single pass.
+    """
     problem = task.problem
     threshold = problem.exact_threshold() * (1 + 1e-6) or 1.0
     values = [threshold if alpha == "exact" else alpha for alpha in alphas]
@@ -228,25 +190,24 @@ def _cells(task, hs, alphas, **options):
     return values, surface(problem, hs, values, tol=tol, rng=rng, **options), problem
 
 
-def solve_path(task: Task, hs, alphas, *, verify=True, **options) -> TrimmedPath:
-    """The path of a checked task; its cells have their certificates only if they are verified.
+def solve_path(task: Task, hs, alphas, *, verify: bool = True, **options) -> TrimmedPath:
+    """The path of a task. Its cells carry certificates only if they are verified.
 
-    Certificates of far least squares are taken on the few rows that were solved on: two passes a cell are
-    more than a path is worth. A fit of the cell that is chosen asks the data.
+    Certificates of least squares on data on disk are computed on the few rows that were solved: two passes
+    per cell would cost more than the path. The final fit of the chosen cell uses the data.
     """
-    values, steps, solved = _cells(task, hs, alphas, verify=verify, **options)
+    values, steps, solved = cells(task, hs, alphas, verify=verify, **options)
     compressed = solved is not task.problem
     results = []
     for h, row in zip(hs, steps, strict=True):
-        results.append([])
+        fits = []
         for alpha, value, step in zip(alphas, values, row, strict=True):
-            problem = task.problem.at(value).freeing(int(h))
-            cell = replace(task, problem=problem, exact=alpha == "exact")
+            cell = replace(task, problem=task.problem.at(value).freeing(int(h)), exact=alpha == "exact")
             step = cell.at_most_h(step)
-            certify = verify and not compressed
-            result = cell.result(step, 1, {"objective": [step.objective]}, certify=certify)
+            result = cell.result(step, 1, {"objective": [step.objective]}, certify=verify and not compressed)
             if verify and compressed:
                 T = replace(cell, problem=solved.at(value).freeing(int(h))).stationarity(step)
                 result = replace(result, stationarity=T)
-            results[-1].append(result)
+            fits.append(result)
+        results.append(fits)
     return TrimmedPath.of(hs, alphas, results)

@@ -1,6 +1,8 @@
-"""What stability selection and the bootstrap share: any estimator, on X wherever it lies."""
+"""Shared by stability selection and the bootstrap: fits of any estimator to resampled data."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,66 +16,55 @@ from ..estimators import validation as check
 from ..estimators.models.base import LinearEstimator
 
 
-def checked_data(holder, estimator, X, y):
-    """X and y, checked, for fits of ``estimator``; the names and number of features go to ``holder``.
-
-    A far X stays where it is, and is for estimators of this library alone.
-    """
-    y = to_host(y)
-    if not isinstance(estimator, LinearEstimator):
-        X = check.check_near(X, type(estimator).__name__, "take an estimator of this library")
-    if not is_far(X):
-        X, y = validate_data(
-            holder, to_host(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True
-        )
-    else:
-        check.check_features(holder, X)
-        X = check.check_matrix(X)
-        y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
-        if y.shape[0] != X.shape[0]:
-            raise ValueError(f"y must have an entry for each of the {X.shape[0]} samples; got {y.shape[0]}")
-    return X, column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
-
-
 class OverAnEstimator:
-    """What is fitted again and again: ``estimator``, by default a :class:`TrimmedLasso`. To be mixed in."""
+    """Mixin of classes that fit ``estimator`` many times; None is a :class:`TrimmedLasso`."""
+
+    estimator: Any
 
     def _base(self):
         if self.estimator is None:
             return TrimmedLasso()
         if isinstance(self.estimator, type) or not hasattr(self.estimator, "fit"):
-            raise TypeError(f"estimator must be an estimator, which has a method fit; got {self.estimator!r}")
+            raise TypeError(f"estimator must be an object with a method fit; got {self.estimator!r}")
         return self.estimator
 
     def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.target_tags.required = True
         tags.input_tags.sparse = get_tags(self._base()).input_tags.sparse
         return tags
 
+    def _checked(self, estimator, X, y):
+        """X and y, checked. X outside memory stays where it is, and needs an estimator of this library."""
+        y = to_host(y)
+        if not isinstance(estimator, LinearEstimator):
+            X = check.check_near(X, type(estimator).__name__, "take an estimator of this library")
+        if not is_far(X):
+            X, y = validate_data(
+                self, to_host(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True
+            )
+        else:
+            check.check_features(self, X)
+            X = check.check_matrix(X)
+            y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
+            if y.shape[0] != X.shape[0]:
+                raise ValueError(f"y must have one entry per sample, {X.shape[0]} in all; got {y.shape[0]}")
+        return X, column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
 
-def weight_name(estimator) -> str:
-    """The name under which ``fit`` takes sample weights: a pipeline hands them to its last step.
 
-    Examples
-    --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from trimreg import TrimmedLasso
-    >>> from trimreg.selection.resampling import weight_name
-    >>> weight_name(make_pipeline(TrimmedLasso()))
-    'trimmedlasso__sample_weight'
-    """
+def weight_name(estimator: Any) -> str:
+    """The name under which ``fit`` takes sample weights; in a pipeline it is that of the last step."""
     model, prefix = estimator, ""
     if isinstance(estimator, Pipeline):
         prefix, model = estimator.steps[-1]
         prefix += "__"
     if not has_fit_parameter(model, "sample_weight"):
-        raise ValueError(f"estimator must take sample weights in fit, and {type(model).__name__} takes none")
+        raise ValueError(f"estimator must take sample_weight in fit; {type(model).__name__} does not")
     return f"{prefix}sample_weight"
 
 
-def seeded(model, seed):
-    """The model, with a seed for every ``random_state`` of its that is None."""
+def seeded(model: Any, seed: int) -> Any:
+    """The model, with every ``random_state`` that is None set to the seed."""
     unset = [
         key
         for key, value in model.get_params().items()
@@ -82,25 +73,16 @@ def seeded(model, seed):
     return model.set_params(**dict.fromkeys(unset, int(seed)))
 
 
-def coefficients(fitted, n_features):
-    """The coefficients and the intercept of a fitted estimator: of a single output a vector and a number.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> import numpy as np
-    >>> from trimreg.selection.resampling import coefficients
-    >>> coefficients(SimpleNamespace(coef_=np.array([[0.0, 1.0]]), intercept_=np.array([2.0])), 2)
-    (array([0., 1.]), 2.0)
-    """
+def coefficients(fitted: Any, n_features: int) -> tuple[np.ndarray, Any]:
+    """The coefficients and the intercept of a fitted estimator; a vector and a number for a single output."""
     model = fitted[-1] if isinstance(fitted, Pipeline) else fitted
     coef = getattr(model, "coef_", None)
     if coef is None:
-        raise ValueError(f"estimator must have coef_ once it is fitted; {type(model).__name__} has none")
+        raise ValueError(f"estimator must have coef_ after fit; {type(model).__name__} has none")
     coef = coef.toarray() if sp.issparse(coef) else np.asarray(coef)
     if coef.ndim == 0 or coef.shape[-1] != n_features:
         raise ValueError(
-            f"estimator must have a coefficient for each of the {n_features} features; "
+            f"estimator must have one coefficient per feature, {n_features} in all; "
             f"coef_ of {type(model).__name__} has shape {coef.shape}"
         )
     intercept = np.asarray(getattr(model, "intercept_", 0.0), dtype=float)

@@ -1,9 +1,10 @@
-"""Stability selection: keep the features that are chosen on most halves of the data."""
+"""Stability selection: keep the features that are selected on most random halves of the data."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
@@ -14,36 +15,19 @@ from ..designs.convert import is_virtual, stays_in_process, to_host
 from ..estimators import validation as check
 from .errorbounds import ASSUMPTIONS, error_bound, least_count, least_threshold
 from .grid import auto_hs, check_hs
-from .resampling import OverAnEstimator, checked_data, coefficients, seeded, weight_name
+from .resampling import OverAnEstimator, coefficients, seeded, weight_name
 from .search import parallel
 
-#: Parameters that count coefficients; any other is a strength, whose values only the user can know.
+#: Parameters that count coefficients. Any other is a penalty strength, whose values the user has to give.
 COUNTS = ("h", "n_nonzero_coefs")
 
 
-def complementary_pairs(n_samples, n_pairs, rng, classes=None):
-    """Pairs of disjoint random halves of the samples, of ``n_samples // 2`` each.
+def complementary_pairs(
+    n_samples: int, n_pairs: int, rng: np.random.Generator, classes: np.ndarray | None = None
+) -> np.ndarray:
+    """Sorted indices of random halves of the samples; rows 2j and 2j + 1 are a disjoint pair.
 
-    With ``classes`` every class is divided as evenly as its size allows.
-
-    Parameters
-    ----------
-    n_samples, n_pairs : int
-    rng : numpy.random.Generator
-    classes : ndarray of shape (n_samples,), optional
-
-    Returns
-    -------
-    ndarray of int of shape (2 * n_pairs, n_samples // 2)
-        Sorted indices; rows 2j and 2j + 1 are a pair.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.selection.stability import complementary_pairs
-    >>> complementary_pairs(5, 1, np.random.default_rng(0))
-    array([[2, 3],
-           [0, 4]])
+    Each half has ``n_samples // 2`` samples. With ``classes``, every class is divided as evenly as possible.
     """
     half = n_samples // 2
     halves = np.empty((n_pairs, 2, half), dtype=int)
@@ -51,29 +35,15 @@ def complementary_pairs(n_samples, n_pairs, rng, classes=None):
         order = rng.permutation(n_samples)[: 2 * half]
         if classes is not None:
             order = order[np.argsort(classes[order], kind="stable")]
-        first = rng.integers(2)  # every second sample of the order; a coin says which half begins
+        first = rng.integers(2)  # every second sample of the order, beginning with a random half
         pair[first], pair[1 - first] = order[::2], order[1::2]
     return np.sort(halves, axis=2).reshape(2 * n_pairs, half)
 
 
-def chosen_features(fitted, n_features):
-    """Which features have a coefficient that is not zero, in any row of ``coef_``.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> import numpy as np
-    >>> from trimreg.selection.stability import chosen_features
-    >>> chosen_features(SimpleNamespace(coef_=np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])), 3)
-    array([False,  True, False])
-    """
-    return (coefficients(fitted, n_features)[0] != 0).reshape(-1, n_features).any(axis=0)
-
-
 def _fit_half(estimator, name, values, X, y, fit_params, rows, seed):
-    """What is chosen on these rows: an array of bool of shape (len(values), n_features).
+    """The features selected on these rows: bool, of shape (len(values), n_features).
 
-    Rows of a far X cannot be had alone: the others have weight 0.
+    X on disk, a cluster or a GPU is not cut into rows; the other samples get weight 0.
     """
     if is_virtual(X):
         given = fit_params.get("sample_weight")
@@ -83,68 +53,70 @@ def _fit_half(estimator, name, values, X, y, fit_params, rows, seed):
     else:
         X, y = X[rows], y[rows]
         fit_params = {key: value[rows] for key, value in fit_params.items()}
-    chosen = np.empty((len(values), X.shape[1]), dtype=bool)
-    for k, value in enumerate(values):
+    selected = []
+    for value in values:
         model = seeded(clone(estimator).set_params(**{name: value}), seed)
-        chosen[k] = chosen_features(model.fit(X, y, **fit_params), X.shape[1])
-    return chosen
+        coef, _ = coefficients(model.fit(X, y, **fit_params), X.shape[1])
+        selected.append(coef.any(axis=0) if coef.ndim == 2 else coef != 0)
+    return np.array(selected)
 
 
 class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, BaseEstimator):
-    r"""Keep the features that an estimator chooses on most halves of the data.
+    r"""Keep the features that an estimator selects on most random halves of the data.
 
     An estimator is fitted to B random pairs of disjoint halves of the data, for every h of a grid. With
-    :math:`\hat\Pi_j(h)` the part of the 2B fits in which feature j has a nonzero coefficient, kept are
+    :math:`\hat\Pi_j(h)` the fraction of the 2B fits in which feature j has a nonzero coefficient, it keeps
 
-    .. math:: \{j : \max_h \hat\Pi_j(h) \ge \tau\},
+    .. math:: \{j : \max_h \hat\Pi_j(h) \ge \tau\}.
 
-    and how many of them are there by mistake is bounded: see :func:`trimreg.selection.error_bound`.
+    The expected number of features kept by mistake is bounded, see
+    :func:`trimreg.selection.error_bound`.
 
     Parameters
     ----------
     estimator : estimator with ``coef_``, optional
-        Of this library or of scikit-learn, or a pipeline that ends in one and keeps the columns. A feature
-        with several coefficients is chosen if one of them is not 0. None is :class:`TrimmedLasso`; with
-        ``effort="low"`` it takes half the time and misses more where features are correlated.
+        From this library or scikit-learn, or a pipeline that ends in one and keeps the columns. A feature
+        with several coefficients is selected if one of them is nonzero. None is :class:`TrimmedLasso`; with
+        ``effort="low"`` it takes half the time but misses more among correlated features.
     hs : None, "auto", number or sequence of numbers, default=None
-        The values of ``param_name`` to fit with. None is the one size for which the bound without
-        assumptions is ``max_false`` (or 1) at ``threshold``, or the largest size of
-        :func:`trimreg.selection.auto_hs` for half the samples if that is smaller. ``"auto"`` is all of that
-        grid but 0. The more are chosen for any h, the larger is q, and with it the bound.
+        The values of ``param_name`` to fit with. None is the single size at which the bound without
+        assumptions equals ``max_false`` (or 1) at ``threshold``, but at most the largest size of
+        :func:`trimreg.selection.auto_hs` for half the samples. ``"auto"`` is that whole grid without 0. The
+        more features are selected for any h, the larger q and the bound are.
     param_name : str, default="h"
-        The parameter of the estimator that sets how many features it chooses, such as
+        The parameter of the estimator that controls how many features it selects, such as
         ``"trimmedlasso__h"`` in a pipeline, ``"n_nonzero_coefs"`` of orthogonal matching pursuit or
-        ``"alpha"`` of the lasso. For one that is no count ``hs`` must be given.
+        ``"alpha"`` of the lasso. If it is not a count, ``hs`` must be given.
     threshold : float in (1/2, 1], default=0.75
         :math:`\tau`.
     max_false : float, optional
-        If given, the smallest threshold is taken for which ``error_bound_`` is at most this. If there is
-        none, nothing is kept, with a warning.
+        If given, the smallest threshold with ``error_bound_`` at most this is used instead of ``threshold``.
+        If there is none, a warning is issued and nothing is kept.
     n_pairs : int, default=50
         B.
     assumption : {"r-concave", "unimodal", "none"}, default="r-concave"
-        What ``error_bound_`` takes for granted. ``"none"`` holds always; the others are smaller.
+        The assumption behind ``error_bound_``. ``"none"`` always holds; the others give smaller bounds.
     n_jobs : int, optional
-        Number of halves to fit at once, by joblib. The result does not depend on it.
+        Number of halves to fit at the same time, by joblib. The result does not depend on it.
     verbose : int, default=0
         1 shows progress on standard error.
     random_state : int, Generator or RandomState, default=0
-        Seed of the halves, and of the estimator's own ``random_state`` where that is None.
+        Seed of the halves, and of the estimator's own ``random_state`` if that is None.
 
     Attributes
     ----------
     support_ : ndarray of bool of shape (n_features,)
-        Which features are kept.
+        The features that are kept.
     scores_ : ndarray of shape (n_features,)
-        The largest share of fits that chose the feature, over hs.
+        The largest fraction of fits that selected the feature, over hs.
     stability_path_ : ndarray of shape (len(hs_), n_features)
-        The share for every h.
+        That fraction for every h.
     hs_ : list
-        The values that were fitted with.
+        The values of the parameter.
     q_ : float
-        Average number of features that a half chose for any h.
+        Average number of features that a half selected for any h.
     threshold_ : float
-        The threshold used; ``inf`` if none meets ``max_false``.
+        The threshold used; ``inf`` if none satisfies ``max_false``.
     error_bound_ : float
         Bound on the expected number of features kept by mistake.
     estimator_ : estimator
@@ -155,8 +127,8 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
 
     Notes
     -----
-    Halves are stratified for a classifier, and where y has only two values. Samples of weight 0 are left out
-    before the halves are drawn. Each other sample is one to draw, whatever its weight.
+    Halves are stratified for classifiers and for a y with two values. Samples of weight 0 are left out before
+    the halves are drawn. All others are drawn with the same probability, whatever their weight.
 
     References
     ----------
@@ -181,18 +153,10 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
     """
 
     def __init__(
-        self,
-        estimator=None,
-        hs=None,
-        param_name="h",
-        threshold=0.75,
-        max_false=None,
-        n_pairs=50,
-        assumption="r-concave",
-        n_jobs=None,
-        verbose=0,
-        random_state=0,
-    ):
+        self, estimator: Any = None, hs: Any = None, param_name: str = "h", threshold: float = 0.75,
+        max_false: float | None = None, n_pairs: int = 50, assumption: str = "r-concave",
+        n_jobs: int | None = None, verbose: int = 0, random_state: Any = 0,
+    ) -> None:  # fmt: skip
         self.estimator = estimator
         self.hs = hs
         self.param_name = param_name
@@ -204,8 +168,8 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X, y, **fit_params):
-        """Find out how often each feature is chosen, and which to keep.
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> StabilitySelection:
+        """Compute how often each feature is selected, and which ones to keep.
 
         Parameters
         ----------
@@ -213,8 +177,8 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
             Or, with an estimator of this library, a matrix that stays on disk, on a cluster or on a GPU.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         **fit_params
-            Arrays with an entry a sample, passed on to the ``fit`` of the estimator: above all
-            ``sample_weight``, which a pipeline hands to its last step.
+            Arrays with one entry per sample for the ``fit`` of the estimator, such as ``sample_weight``,
+            which a pipeline passes to its last step.
 
         Returns
         -------
@@ -229,15 +193,16 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         """Set every fitted attribute."""
         estimator = self._base()
         rng = check.check_random_state(self.random_state)
-        X, y = checked_data(self, estimator, X, y)
-        X, y, fit_params, members = self._with_params(estimator, X, y, fit_params)
+        X, y = self._checked(estimator, X, y)
+        fit_params, members = self._arrays(estimator, X.shape[0], fit_params)
         n, p = members.size, X.shape[1]
         if n < 4:
-            raise ValueError(f"StabilitySelection needs 4 samples or more, to halve them; got n_samples={n}")
+            raise ValueError(f"StabilitySelection needs at least 4 samples to halve; got n_samples={n}")
         values = self._values(n // 2, p)
         stratify = y.ndim == 1 and (is_classifier(estimator) or np.unique(y[members]).size == 2)
         halves = complementary_pairs(n, self.n_pairs, rng, y[members] if stratify else None)
         seeds = rng.integers(2**31, size=len(halves))
+<<<<<<< HEAD
         chosen = np.array(
             parallel(
                 _fit_half,
@@ -251,12 +216,20 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
                 shared=stays_in_process(X),
             )
         )
+=======
+        tasks = [
+            (estimator, self.param_name, values, X, y, fit_params, members[rows], seed)
+            for rows, seed in zip(halves, seeds, strict=True)
+        ]
+        jobs = {"n_jobs": self.n_jobs, "label": "stability selection", "verbose": self.verbose}
+        selected = np.array(parallel(_fit_half, tasks, **jobs, shared=tied(X)))
+>>>>>>> 7737e16 (Pictures draw paths in one place and share public helpers; plainer English in selection and plotting)
         self.estimator_ = estimator
         self.hs_ = values
-        self.stability_path_ = chosen.mean(axis=0)
+        self.stability_path_ = selected.mean(axis=0)
         self.scores_ = self.stability_path_.max(axis=0)
-        self.q_ = float(chosen.any(axis=1).sum(axis=1).mean())
-        self._decide(chosen.sum(axis=0).max(axis=0))
+        self.q_ = float(selected.any(axis=1).sum(axis=1).mean())
+        self._decide(selected.sum(axis=0).max(axis=0))
 
     def _check_parameters(self, estimator):
         check.check_choice("assumption", self.assumption, ASSUMPTIONS)
@@ -269,26 +242,25 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
                 f"{', '.join(sorted(estimator.get_params()))}; got {self.param_name!r}"
             )
 
-    def _with_params(self, estimator, X, y, fit_params):
-        """X, y, the parameters as arrays by the names that the estimator has for them, and who takes part.
+    def _arrays(self, estimator, n, fit_params):
+        """The arguments of ``fit`` under the estimator's names for them, and the samples of positive weight.
 
-        Samples of weight 0 do not. Unlike in a single fit, weights are no repetitions: two copies of a sample
-        could end in both halves, which would then not be independent.
+        Unlike in a single fit, weights do not count as repetitions: two copies of a sample could fall into
+        both halves, which would then not be independent.
         """
-        n = X.shape[0]
         arrays = {name: np.asarray(value) for name, value in fit_params.items() if value is not None}
         weight = arrays.pop("sample_weight", None)
         for name, value in arrays.items():
             if value.shape[:1] != (n,):
-                raise ValueError(f"{name} must have an entry for each of the {n} samples; got {value.shape}")
+                raise ValueError(f"{name} must have one entry per sample, {n} in all; got {value.shape}")
         if weight is None:
-            return X, y, arrays, np.arange(n)
-        kept = np.flatnonzero(check.check_sample_weight(weight, n))
-        arrays[weight_name(estimator)] = np.broadcast_to(weight, n)  # as given, for the scale may matter
-        return X, y, arrays, kept
+            return arrays, np.arange(n)
+        members = np.flatnonzero(check.check_sample_weight(weight, n))
+        arrays[weight_name(estimator)] = np.broadcast_to(weight, n)  # not normalized: the scale may matter
+        return arrays, members
 
     def _values(self, half, p):
-        """The values of the parameter to fit with, for that many samples and features."""
+        """The values of the parameter, for halves of that size and p features."""
         leaf = self.param_name.split("__")[-1]
         automatic = self.hs is None or (isinstance(self.hs, str) and self.hs == "auto")
         if automatic and leaf not in COUNTS:
@@ -310,7 +282,7 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         return values
 
     def _decide(self, counts):
-        """What to keep of features that were chosen that often."""
+        """Set the threshold and the features to keep, from how often each was selected."""
         n_pairs, p = self.n_pairs, counts.size
         self.threshold_ = float(self.threshold)
         if self.max_false is not None:
@@ -318,9 +290,9 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         if math.isinf(self.threshold_):
             at_best = error_bound(self.q_, p, 1.0, n_pairs, self.assumption)
             warnings.warn(
-                f"no threshold bounds the false selections by max_false={self.max_false}: at 1 the bound is "
-                f"{at_best:.3g}, for {self.q_:.1f} of {p} features are chosen on average. Nothing is kept; "
-                "give smaller hs",
+                f"no threshold bounds the false selections by max_false={self.max_false}: at threshold 1 the "
+                f"bound is {at_best:.3g}, because {self.q_:.1f} of {p} features are selected on average. "
+                "Nothing is kept; use smaller hs",
                 stacklevel=3,
             )
             self.error_bound_ = 0.0
@@ -329,8 +301,8 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         self.error_bound_ = error_bound(self.q_, p, self.threshold_, n_pairs, self.assumption)
         self.support_ = counts >= least_count(self.threshold_, n_pairs)
 
-    def transform(self, X):
-        """X with the columns that are kept.
+    def transform(self, X: Any) -> Any:
+        """X with only the kept columns.
 
         Parameters
         ----------

@@ -7,9 +7,19 @@ from numbers import Integral
 
 import numpy as np
 
-from ...plotting.paths import coefficient_path
-from ...plotting.selection import _fit_axis, _keep_labels_inside, _label_gap, _names, _rows_of, _sorted
-from ...plotting.style import MARKERS, SMALL, label_right_ends, look, new_axes, tidy
+from ...plotting.paths import draw_coefficients, label_lines
+from ...plotting.style import (
+    MARKERS,
+    SMALL,
+    fit_axis,
+    label_gap,
+    look,
+    names_of,
+    new_axes,
+    one_row_per_point,
+    sorted_values,
+    tidy,
+)
 from .network import _crossings, _overlap
 
 _DASH = " – "  # noqa: RUF001
@@ -62,7 +72,7 @@ def path(
     """
     if not isinstance(top, Integral) or top < 0:
         raise ValueError(f"top must be a whole number >= 0; got {top!r}")
-    x, order = _sorted("x", x)
+    x, order = sorted_values("x", x)
     values, labels = _edges_of(values, labels, len(x))
     values = values[order]
     if not np.isfinite(values).all():
@@ -72,22 +82,17 @@ def path(
     last = values[0] if falling else values[-1]
     ax = new_axes(ax)
     strongest = np.lexsort((-np.abs(values).max(axis=0), -np.abs(last)))
-    fitting = min(top, int(1.0 / _label_gap(ax)) + 1)
+    fitting = min(top, int(1.0 / label_gap(ax)) + 1)
     chosen = [int(e) for e in strongest[:fitting] if np.any(values[:, e])]
-    before = len(ax.texts)
-    coefficient_path(x, values, feature_names=labels, highlight=chosen, ax=ax, xlabel=xlabel)
+    draw_coefficients(ax, x, values, labels, chosen)
+    ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
-    _fit_axis(ax.xaxis, x)
+    fit_axis(ax.xaxis, x)
     if ax.get_xscale() == "log" and np.any(x != np.round(x)):
         _set_round_ticks(ax.xaxis)  # a grid of alpha is not round; its own values would read badly
-    if falling:  # the labels stand where the path now begins
-        for text in list(ax.texts)[before:]:
-            text.remove()
-        if len(x) > 1:
-            ax.set_xlim(x[-1], x[0])
-        colors = [look(rank)["color"] for rank in range(len(chosen))]
-        label_right_ends(ax, last[chosen], [labels[e] for e in chosen], colors)
-    _keep_labels_inside(ax, list(ax.texts)[before:])
+    if falling and len(x) > 1:
+        ax.set_xlim(x[-1], x[0])
+    label_lines(ax, last, labels, list(enumerate(chosen)))
     return ax
 
 
@@ -219,17 +224,17 @@ def _edges_of(values, labels, k):
             )
         p = values.shape[1]
         rows, columns = np.triu_indices(p, 1)
-        names = None if labels is None else _names([str(name) for name in labels], p)
+        names = None if labels is None else names_of(labels, p)
         return values[:, rows, columns], _pair_labels(names, rows, columns)
-    values = _rows_of("values", values, k)
+    values = one_row_per_point("values", values, k)
     m = values.shape[1]
     if labels is None:
         p = (1 + isqrt(1 + 8 * m)) // 2
         if p * (p - 1) // 2 == m:
             return values, _pair_labels(None, *np.triu_indices(p, 1))
-        return values, _names(None, m)
+        return values, names_of(None, m)
     texts = [_DASH.join(map(str, label)) if isinstance(label, tuple | list) else label for label in labels]
-    return values, _names(texts, m)
+    return values, names_of(texts, m)
 
 
 def _pair_labels(names, rows, columns):

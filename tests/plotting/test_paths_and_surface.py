@@ -259,9 +259,9 @@ def test_a_line_without_marks_has_no_legend_and_leaves_out_missing_scores():
         (HS, [np.inf, 1, 2, 3, 4], SCORES, {}, "alphas must be positive"),
         (HS, ["best", 1, 2, 3, 4], SCORES, {}, "alphas must be positive.*'best'"),
         (HS, [None, 1, 2, 3, 4], SCORES, {}, "alphas must be positive.*None"),
-        (HS, ALPHAS, SCORES.T, {}, "scores must have a row for each of the 6 hs.*5 alphas"),
-        (HS, ALPHAS, SCORES[:, 0], {}, "scores must have a row"),
-        (HS, ALPHAS, SCORES, {"std": SCORES[:, 1:]}, "std must have a row"),
+        (HS, ALPHAS, SCORES.T, {}, r"scores must have one row per h and one column per alpha, \(6, 5\)"),
+        (HS, ALPHAS, SCORES[:, 0], {}, "scores must have one row"),
+        (HS, ALPHAS, SCORES, {"std": SCORES[:, 1:]}, "std must have one row"),
         (HS, ALPHAS, SCORES, {"std": -SCORES}, "std must not be negative"),
         (HS, ALPHAS, SCORES, {"chosen": (3, 0.1)}, "chosen must be a point of the grid; got 3"),
         (HS, ALPHAS, SCORES, {"chosen": (5, 0.2)}, "chosen must be a point of the grid; got 0.2"),
@@ -315,10 +315,10 @@ def test_path_passes_the_scale_on():
     ("hs", "coefs", "options", "message"),
     [
         ([], COEFS, {}, "hs must be a sequence"),
-        ([1, 2], COEFS, {}, "coefs must have a row for each of the 2"),
-        (HS, COEFS[0], {}, "coefs must have a row"),
+        ([1, 2], COEFS, {}, "coefs must have one row per point, 2 in all"),
+        (HS, COEFS[0], {}, "coefs must have one row"),
         (HS, COEFS * np.nan, {}, "coefs must be finite"),
-        (HS, COEFS, {"names": ["a"]}, "names must hold a name for each of the 6"),
+        (HS, COEFS, {"names": ["a"]}, "names must have one name per column, 6 in all"),
         (HS, COEFS, {"chosen": 3}, "chosen must be a point of the grid; got 3"),
     ],
 )
@@ -390,12 +390,12 @@ def test_names_are_not_read_as_formulas(draw):
     [
         ([], PROBABILITIES, {}, "grid must be a sequence"),
         ([1, 1], PROBABILITIES[:2], {}, "grid must be distinct"),
-        ([1, 2], PROBABILITIES, {}, "probabilities must have a row for each of the 2"),
+        ([1, 2], PROBABILITIES, {}, "probabilities must have one row per point, 2 in all"),
         (HS, PROBABILITIES - 0.5, {}, r"probabilities must lie in \[0, 1\]"),
         (HS, PROBABILITIES + 0.5, {}, r"probabilities must lie in \[0, 1\]"),
-        (HS, PROBABILITIES * np.nan, {}, r"probabilities must lie in \[0, 1\]"),
+        (HS, PROBABILITIES * np.nan, {}, "probabilities must be finite"),
         (HS, PROBABILITIES, {"threshold": 1.5}, r"threshold must lie in \[0, 1\]"),
-        (HS, PROBABILITIES, {"names": ["a"]}, "names must hold a name for each of the 4"),
+        (HS, PROBABILITIES, {"names": ["a"]}, "names must have one name per column, 4 in all"),
     ],
 )
 def test_stability_refuses(grid, probabilities, options, message):
