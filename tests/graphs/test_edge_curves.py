@@ -118,13 +118,13 @@ def test_path_names_no_more_than_fit():
     ("x", "values", "options", "message"),
     [
         ([1, 1], BY_H[:2], {}, "x must be distinct"),
-        ([1, 2, 3], BY_H, {}, "a row for each of the 3"),
+        ([1, 2, 3], BY_H, {}, "one row per point, 3 in all"),
         (HS, BY_H * np.nan, {}, "finite"),
-        (HS, BY_H, {"labels": ["a"]}, "a name for each of the 6"),
+        (HS, BY_H, {"labels": ["a"]}, "labels must have one name per column, 6 in all"),
         (HS, BY_H, {"top": -1}, "top must be"),
         (HS, BY_H, {"top": 1.5}, "top must be"),
         (HS, np.zeros((4, 2, 3)), {}, "square matrix"),
-        (HS, np.zeros((4, 2, 2)), {"labels": ["a"]}, "a name for each of the 2"),
+        (HS, np.zeros((4, 2, 2)), {"labels": ["a"]}, "labels must have one name per column, 2 in all"),
     ],
 )
 def test_path_refuses(x, values, options, message):

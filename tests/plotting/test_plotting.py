@@ -147,7 +147,10 @@ def test_path_is_logarithmic_only_where_it_has_to_be():
         ((H[::-1], COEFS), "h_values must be increasing"),
         ((H, COEFS * np.nan), "coefs must be finite"),
         ((H, COEFS, {"feature_names": ["a"]}), "feature_names must have one name per column, 5 in all"),
-        ((H, COEFS, {"highlight": ["nobody"]}), "highlight must hold names or indices of features; got 'nobody'"),
+        (
+            (H, COEFS, {"highlight": ["nobody"]}),
+            "highlight must hold names or indices of features; got 'nobody'",
+        ),
         ((H, COEFS, {"highlight": -1}), "highlight must be >= 0"),
         ((H, COEFS, {"linear_below": 0}), "linear_below must be positive"),
     ],
@@ -223,7 +226,11 @@ def test_coefficients_of_nothing_kept():
     [
         ({}, {}, "at least one method"),
         ({"a": [1.0], "b": [1.0, 2.0]}, {}, "vectors of one length"),
-        ({"a": [1.0]}, {"feature_names": ["x", "y"]}, "feature_names must have one name per column, 1 in all"),
+        (
+            {"a": [1.0]},
+            {"feature_names": ["x", "y"]},
+            "feature_names must have one name per column, 1 in all",
+        ),
     ],
 )
 def test_coefficients_refuses(table, options, message):

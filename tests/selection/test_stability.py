@@ -445,7 +445,9 @@ def test_bad_data_are_named():
     X, y = make_data()
     with pytest.raises(ValueError, match="n_samples=3"):
         StabilitySelection(n_pairs=2).fit(X[:3], y[:3])
-    with pytest.raises(ValueError, match="must take sample_weight in fit; OrthogonalMatchingPursuit does not"):
+    with pytest.raises(
+        ValueError, match="must take sample_weight in fit; OrthogonalMatchingPursuit does not"
+    ):
         StabilitySelection(MatchingPursuit(), param_name="n_nonzero_coefs").fit(
             X, y, sample_weight=np.ones(60)
         )

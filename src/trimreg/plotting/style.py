@@ -99,7 +99,7 @@ def label_right_ends(
     """Write each label beside its value at the right end of ``ax``, moved apart where they would overlap.
 
     A thin line joins a label to its value. The limits of ``ax`` have to be final. With ``inside``, labels
-    above or below the axes are moved back: with n labels at distance ``gap``, the i-th from below has to lie in
+    above or below the axes are moved back. The i-th of n labels from below then lies in
     ``[i gap, 1 - (n - 1 - i) gap]``. That is one interval for ``u_i = x_i - i gap``, and clipping the u of
     :func:`spread` solves the isotonic problem with bounds.
     """

@@ -202,28 +202,12 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         stratify = y.ndim == 1 and (is_classifier(estimator) or np.unique(y[members]).size == 2)
         halves = complementary_pairs(n, self.n_pairs, rng, y[members] if stratify else None)
         seeds = rng.integers(2**31, size=len(halves))
-<<<<<<< HEAD
-        chosen = np.array(
-            parallel(
-                _fit_half,
-                [
-                    (estimator, self.param_name, values, X, y, fit_params, members[rows], seed)
-                    for rows, seed in zip(halves, seeds, strict=True)
-                ],
-                n_jobs=self.n_jobs,
-                label="stability selection",
-                verbose=self.verbose,
-                shared=stays_in_process(X),
-            )
-        )
-=======
         tasks = [
             (estimator, self.param_name, values, X, y, fit_params, members[rows], seed)
             for rows, seed in zip(halves, seeds, strict=True)
         ]
         jobs = {"n_jobs": self.n_jobs, "label": "stability selection", "verbose": self.verbose}
-        selected = np.array(parallel(_fit_half, tasks, **jobs, shared=tied(X)))
->>>>>>> 7737e16 (Pictures draw paths in one place and share public helpers; plainer English in selection and plotting)
+        selected = np.array(parallel(_fit_half, tasks, **jobs, shared=stays_in_process(X)))
         self.estimator_ = estimator
         self.hs_ = values
         self.stability_path_ = selected.mean(axis=0)

@@ -224,7 +224,7 @@ def _edges_of(values, labels, k):
             )
         p = values.shape[1]
         rows, columns = np.triu_indices(p, 1)
-        names = None if labels is None else names_of(labels, p)
+        names = None if labels is None else names_of(labels, p, "labels")
         return values[:, rows, columns], _pair_labels(names, rows, columns)
     values = one_row_per_point("values", values, k)
     m = values.shape[1]
@@ -234,7 +234,7 @@ def _edges_of(values, labels, k):
             return values, _pair_labels(None, *np.triu_indices(p, 1))
         return values, names_of(None, m)
     texts = [_DASH.join(map(str, label)) if isinstance(label, tuple | list) else label for label in labels]
-    return values, names_of(texts, m)
+    return values, names_of(texts, m, "labels")
 
 
 def _pair_labels(names, rows, columns):
