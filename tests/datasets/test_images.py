@@ -100,15 +100,15 @@ def test_debian_s_package_is_looked_for_last():
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda raw: gzip.compress(raw)[:-9], "damaged or cut short"),
-        (lambda raw: gzip.compress(raw)[:10] + b"\xff" * 20, "damaged or cut short"),
-        (lambda raw: raw, "damaged or cut short"),
+        (lambda raw: gzip.compress(raw)[:-9], "damaged or truncated"),
+        (lambda raw: gzip.compress(raw)[:10] + b"\xff" * 20, "damaged or truncated"),
+        (lambda raw: raw, "damaged or truncated"),
         (lambda raw: b"", "begins with nothing"),
         (lambda raw: gzip.compress(raw[:-1]), "must hold 76 bytes uncompressed; it holds 75"),
         (lambda raw: gzip.compress(raw + b"\0"), "must hold 76 bytes uncompressed; it holds more"),
         (lambda raw: gzip.compress(raw[:2] + b"\x0d" + raw[3:]), "begins with 00 00 0d 03"),
         (lambda raw: gzip.compress(raw[:7] + b"\6" + raw[8:]), r"bytes of shape \(5, 4, 3\)"),
-        (lambda raw: gzip.compress(raw[:-1] + bytes([raw[-1] ^ 1])), "not the file it should be"),
+        (lambda raw: gzip.compress(raw[:-1] + bytes([raw[-1] ^ 1])), "not the expected file"),
     ],
 )
 def test_a_bad_file_is_named_and_not_fetched_again(places, no_network, damage, said):
@@ -164,7 +164,7 @@ def test_without_a_checksum_any_contents_of_the_shape_do(tmp_path):
         array = rng.integers(0, 256, shape, dtype=np.uint8)
         (tmp_path / "a.gz").write_bytes(gzip.compress(idx(array)))
         assert np.array_equal(read_idx(tmp_path / "a.gz", shape), array)
-        with pytest.raises(ValueError, match="not the file it should be"):
+        with pytest.raises(ValueError, match="not the expected file"):
             read_idx(tmp_path / "a.gz", shape, "0" * 64)
 
 

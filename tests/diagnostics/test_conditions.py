@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from trimreg import L1, solve
 from trimreg.datasets import covariance_m1, covariance_m2
 from trimreg.diagnostics import WorstCase, dual_feasibility, incoherence
-from trimreg.diagnostics._worst import search
 from trimreg.diagnostics.conditions import weighted_lasso
+from trimreg.diagnostics.worst_case import search
 
 SHAPES = [(8, (0, 3), 0), (8, (0, 3), 1), (8, (0, 3), 2), (8, (1, 4, 6), 4), (7, (), 2), (6, (2,), 5)]
 

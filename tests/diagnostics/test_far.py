@@ -36,7 +36,7 @@ def test_far_data_are_refused():
             lambda far: incoherence(far, support=[0], h=1),
         ):
             with pytest.raises(
-                ValueError, match=f"needs X in memory, and X is of type {type(far).__name__};"
+                ValueError, match=f"X must be in memory for a diagnostic; got {type(far).__name__}"
             ):
                 ask(far)
 

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize, nnls
 
-from trimreg.diagnostics import Swap, best_swap, exact_penalty_alpha, is_local_minimum
-from trimreg.diagnostics import _point as internals
+from trimreg.diagnostics import Swap, best_swap, columns, exact_penalty_alpha, is_local_minimum
+from trimreg.diagnostics.candidate import read_candidate
 from trimreg.diagnostics.swap import _Model
 from trimreg.losses import Loss
 from trimreg.penalties import L1, TrimmedL1
@@ -36,7 +36,7 @@ def random_problem(seed, n=40, p=12, k=4):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_exact_scores_equal_refits_of_all_pairs(monkeypatch, fit_intercept, standardize, weighted):
-    monkeypatch.setattr(internals, "_BLOCK_ELEMENTS", 200)  # several blocks
+    monkeypatch.setattr(columns, "_BLOCK_ELEMENTS", 200)  # several blocks
     improving = 0
     for seed in range(6):
         rng, X, y = random_problem(seed)
@@ -216,19 +216,10 @@ def test_every_soft_score_is_that_of_its_refit(alpha):
         S, P = order[:3].tolist(), [j for j in order[3:].tolist() if theta[j] != 0]
         full = alpha * factor
         base = 0.5 * np.mean((y - X @ theta) ** 2) + full[P] @ np.abs(theta[P])
-        point = internals.read_point(
-            X,
-            y,
-            theta,
-            penalty=TrimmedL1(3, penalty_factor=factor),
-            alpha=alpha,
-            intercept=0.0,
-            loss="quadratic",
-            sample_weight=None,
-            fit_intercept=False,
-            standardize=False,
-            positive=False,
-        )
+        point = read_candidate(
+            X, y, theta, penalty=TrimmedL1(3, penalty_factor=factor), alpha=alpha, intercept=0.0,
+            positive=False, loss="quadratic", sample_weight=None, fit_intercept=False, standardize=False,
+        )  # fmt: skip
         for score, leaves, enters in _Model(point, y).scores():
             for (a, j), (b, i) in product(enumerate(enters), enumerate(leaves)):
                 t = full.copy()

@@ -11,6 +11,7 @@ import trimreg
 from trimreg import TrimmedL1, solve, solve_batch
 from trimreg.estimators import batch
 from trimreg.estimators import batch_input as batchinput
+from trimreg.losses import get_loss
 
 COUNT, N, P = 5, 30, 16
 H = [0, 2, 3, 6, 16]
@@ -336,8 +337,8 @@ def test_forms_and_sizes_are_chosen(data):
         ("one, weights", X[0], np.ones((3, N))), ("long, weights", np.zeros((200, 4)), np.ones((3, 200))),
     ):  # fmt: skip
         part = batchinput.as_batch(matrices, np.zeros(matrices.shape[-2]), weight)
-        chosen[name] = batch._form(part, "quadratic")
-        assert batch._form(part, "logistic") == "samples"
+        chosen[name] = batch._form(part, get_loss("quadratic"))
+        assert batch._form(part, get_loss("logistic")) == "samples"
         assert batch._batch_size(part, chosen[name]) >= 8
     assert chosen == {
         "stacked": "gram", "wide": "samples", "one": "gram", "one, weights": "samples",

@@ -16,23 +16,8 @@ from .synthetic import (
 )
 
 __all__ = [
-    "ImageData",
-    "NamedData",
-    "ProteinNetwork",
-    "SparseGraph",
-    "SparseRegression",
-    "covariance_m1",
-    "covariance_m2",
-    "diabetes_interactions",
-    "diamond_covariance",
-    "load_colon",
-    "load_fashion_mnist",
-    "load_mnist",
-    "load_riboflavin",
-    "load_sachs",
-    "make_ar1",
-    "make_diamond",
-    "make_gaussian",
-    "make_graph",
+    "ImageData", "NamedData", "ProteinNetwork", "SparseGraph", "SparseRegression", "covariance_m1",
+    "covariance_m2", "diabetes_interactions", "diamond_covariance", "load_colon", "load_fashion_mnist",
+    "load_mnist", "load_riboflavin", "load_sachs", "make_ar1", "make_diamond", "make_gaussian", "make_graph",
     "make_paper_design",
-]
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The diabetes data with all second-order terms: 64 correlated features, and in the box with scikit-learn."""
+"""The diabetes data of scikit-learn with all second-order terms: 64 correlated features."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class NamedData(NamedTuple):
-    """A data set whose features have names.
+    """A data set with feature names.
 
     Attributes
     ----------
@@ -25,12 +25,12 @@ class NamedData(NamedTuple):
 def diabetes_interactions() -> NamedData:
     """The diabetes data with all squares and pairwise interactions, 442 samples and 64 features.
 
-    The ten main effects of scikit-learn's ``load_diabetes`` (age, sex, bmi, bp, s1 to s6; the target is
-    the progression of the disease after a year) are standardized: mean 0 and variance 1. Then come the
-    squares and the products of two, of the standardized features, so that a product says whether two
-    features are high or low *together*; a product of raw units would for the most part repeat its two
-    factors. The second-order terms are left as they are, neither centred nor scaled again. The square of
-    sex is left out: sex has two values, so its square is a linear function of it.
+    The ten main effects of scikit-learn's ``load_diabetes`` (age, sex, bmi, bp, s1 to s6; the target is the
+    progression of the disease after one year) are standardized to mean 0 and variance 1. Then come the
+    squares and pairwise products of the standardized features. A product therefore says whether two features
+    are high or low *together*; a product of raw values would mostly repeat its factors. The second-order
+    terms are neither centered nor scaled again. The square of sex is omitted: sex has two values, so its
+    square is a linear function of it.
 
     Returns
     -------

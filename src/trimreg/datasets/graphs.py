@@ -1,18 +1,18 @@
 r"""Sparse Gaussian graphical models: rows :math:`x \sim N(0, \Theta^{-1})` with a sparse precision Theta.
 
-A graph is drawn, its edges get values, and one number on the diagonal sets the condition number. The work is
-done by connected components, so that a graph of many small blocks costs what its blocks cost. All draws come
-from one NumPy generator in a fixed order, so a seed fixes the data.
+A graph is drawn, its edges get values, and one number on the diagonal sets the condition number. Connected
+components are treated one by one, so a graph of many small blocks is cheap. All draws come from one NumPy
+generator in a fixed order, so a seed fixes the data.
 """
 
 from __future__ import annotations
 
 import numbers
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .synthetic import _number, _sizes
+from .synthetic import check_number, check_sizes
 
 
 class SparseGraph(NamedTuple):
@@ -37,15 +37,9 @@ class SparseGraph(NamedTuple):
 
 
 def make_graph(
-    kind,
-    n_samples,
-    n_features,
-    *,
-    density=0.05,
-    condition=10.0,
-    n_blocks=5,
-    random_state=None,
-) -> SparseGraph:
+    kind: str, n_samples: int, n_features: int, *, density: float = 0.05, condition: float = 10.0,
+    n_blocks: int = 5, random_state: Any = None,
+) -> SparseGraph:  # fmt: skip
     r"""Draw a graph, a precision matrix on it, and Gaussian samples.
 
     The edges get values :math:`A_{ij} = \pm U(0.5, 1)`, signs at random. With the smallest and largest
@@ -54,28 +48,27 @@ def make_graph(
     .. math:: \Theta = A + c I, \qquad c = \frac{\lambda_{\max} - \kappa \lambda_{\min}}{\kappa - 1},
 
     so that the condition number of Theta is :math:`\kappa` = ``condition``. Then the variables are rescaled
-    to unit variance, which moves the condition number a little. A graph without edges has Theta = I.
+    to unit variance, which changes the condition number a little. A graph without edges has Theta = I.
 
     Parameters
     ----------
     kind : {"random", "scale_free", "band", "blocks"}
-        - ``"random"``: ``round(density * m)`` edges out of all m = p (p - 1) / 2, each set as likely as
-          another.
+        - ``"random"``: ``round(density * m)`` edges out of all m = p (p - 1) / 2, uniformly at random.
         - ``"scale_free"``: preferential attachment (Barabasi and Albert 1999). The first k + 1 nodes are all
-          joined; every further node is joined to k older ones, drawn in proportion to their degrees.
-        - ``"band"``: i and j are joined if ``|i - j| <= k``.
-        - ``"blocks"``: ``n_blocks`` random graphs on consecutive variables, no edge between them. ``density``
-          is that within a block.
+          connected; each further node is connected to k older ones, drawn in proportion to their degrees.
+        - ``"band"``: i and j are connected if ``|i - j| <= k``.
+        - ``"blocks"``: ``n_blocks`` random graphs on consecutive variables without edges between them;
+          ``density`` is that within a block.
 
-        In ``"scale_free"`` and ``"band"`` there are k p - k (k + 1) / 2 edges, and k is at least 1 and such
-        that this is as near to ``density * m`` as can be.
+        In ``"scale_free"`` and ``"band"`` there are k p - k (k + 1) / 2 edges, where k >= 1 makes this number
+        as close to ``density * m`` as possible.
     n_samples, n_features : int
     density : float in [0, 1]
-        Share of the pairs that are edges.
+        Proportion of the pairs that are edges.
     condition : float above 1
         Condition number of the precision before rescaling, at most 1e12.
     n_blocks : int
-        Number of blocks, for ``kind="blocks"`` alone.
+        Number of blocks, for ``kind="blocks"`` only.
     random_state : int, numpy.random.Generator or None
         Anything that ``numpy.random.default_rng`` takes.
 
@@ -94,20 +87,23 @@ def make_graph(
     >>> X.shape, len(edges), int((precision != 0).sum())
     ((50, 20), 19, 58)
     """
-    n, p, _ = _sizes(n_samples, n_features, 0)
-    density = _number("density", density, 0.0, 1.0)
-    condition = _number("condition", condition, 1.0, 1e12)
+    n, p, _ = check_sizes(n_samples, n_features, 0)
+    density = check_number("density", density, 0.0, 1.0)
+    condition = check_number("condition", condition, 1.0, 1e12)
     if condition == 1.0:
-        raise ValueError("condition must be above 1: at 1 there is no room for edges")
+        raise ValueError("condition must be above 1: with condition 1 there are no edges; got 1")
     rng = np.random.default_rng(random_state)
     if kind == "random":
         edges = _random_edges(rng, p, density)
     elif kind == "scale_free":
-        edges = _scale_free_edges(rng, p, _edges_a_node(p, density))
+        edges = _scale_free_edges(rng, p, _edges_per_node(p, density))
     elif kind == "band":
-        edges = _band_edges(p, _edges_a_node(p, density))
+        edges = _band_edges(p, _edges_per_node(p, density))
     elif kind == "blocks":
-        edges = _block_edges(rng, p, density, _count_of_blocks(n_blocks, p))
+        whole = isinstance(n_blocks, numbers.Integral) and not isinstance(n_blocks, (bool, np.bool_))
+        if not whole or not 1 <= n_blocks <= p:
+            raise ValueError(f"n_blocks must be an integer from 1 to n_features = {p}; got {n_blocks!r}")
+        edges = _block_edges(rng, p, density, int(n_blocks))
     else:
         raise ValueError(f"kind must be 'random', 'scale_free', 'band' or 'blocks'; got {kind!r}")
     values = rng.choice([-1.0, 1.0], size=len(edges)) * rng.uniform(0.5, 1.0, size=len(edges))
@@ -116,8 +112,8 @@ def make_graph(
     return SparseGraph(_draw(rng, n, covariance, pieces), precision, covariance, edges)
 
 
-def diamond_covariance(rho) -> np.ndarray:
-    r"""Covariance of the diamond graph: four variables, every pair but (1, 4) an edge.
+def diamond_covariance(rho: float) -> np.ndarray:
+    r"""Covariance of the diamond graph: four variables, where every pair except (1, 4) is an edge.
 
     Counting from 1, :math:`\Sigma_{ii} = 1`, :math:`\Sigma_{12} = \Sigma_{13} = \Sigma_{24} = \Sigma_{34} =
     \rho`, :math:`\Sigma_{23} = 0` and :math:`\Sigma_{14} = 2\rho^2`. Given variables 2 and 3, variables 1
@@ -142,18 +138,20 @@ def diamond_covariance(rho) -> np.ndarray:
            [0.5, 0. , 1. , 0.5],
            [0.5, 0.5, 0.5, 1. ]])
     """
-    rho = _diamond_rho(rho)
+    rho = check_number("rho", rho)
+    if 2.0 * rho**2 >= 1.0:
+        raise ValueError(f"rho must be below 1/sqrt(2) in absolute value; got {rho:g}")
     covariance = np.eye(4)
     for i, j, value in ((0, 1, rho), (0, 2, rho), (1, 3, rho), (2, 3, rho), (0, 3, 2.0 * rho**2)):
         covariance[i, j] = covariance[j, i] = value
     return covariance
 
 
-def make_diamond(n_samples, rho, random_state=None) -> SparseGraph:
+def make_diamond(n_samples: int, rho: float, random_state: Any = None) -> SparseGraph:
     r"""Samples of the diamond graph, see :func:`diamond_covariance`.
 
-    The precision is written down, not inverted: with :math:`v = 1 - 2\rho^2` it is :math:`1/v` on the
-    diagonal, :math:`-\rho/v` at the edges but (2, 3), :math:`2\rho^2/v` at (2, 3), and exactly 0 at (1, 4)
+    The precision is written in closed form: with :math:`v = 1 - 2\rho^2` it is :math:`1/v` on the
+    diagonal, :math:`-\rho/v` at the edges except (2, 3), :math:`2\rho^2/v` at (2, 3), and exactly 0 at (1, 4)
     (counted from 1). With rho = 0 there are no edges.
 
     Parameters
@@ -173,8 +171,7 @@ def make_diamond(n_samples, rho, random_state=None) -> SparseGraph:
     >>> make_diamond(100, 0.3, random_state=0).edges.tolist()
     [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]]
     """
-    n, _, _ = _sizes(n_samples, 4, 0)
-    rho = _diamond_rho(rho)
+    n, _, _ = check_sizes(n_samples, 4, 0)
     covariance = diamond_covariance(rho)
     rest = 1.0 - 2.0 * rho**2
     precision = np.eye(4) / rest
@@ -183,13 +180,6 @@ def make_diamond(n_samples, rho, random_state=None) -> SparseGraph:
     edges = np.argwhere(np.triu(precision, 1) != 0.0)
     X = _draw(np.random.default_rng(random_state), n, covariance, [np.arange(4)])
     return SparseGraph(X, precision, covariance, edges)
-
-
-def _diamond_rho(rho):
-    rho = _number("rho", rho)
-    if 2.0 * rho**2 >= 1.0:
-        raise ValueError(f"rho must be below 1/sqrt(2) in size, or there is no such covariance; got {rho:g}")
-    return rho
 
 
 # -- edges: sorted pairs i < j ------------------------------------------------------------------------------
@@ -206,8 +196,8 @@ def _block_edges(rng, p, density, n_blocks):
     return np.concatenate([block[0] + _random_edges(rng, block.size, density) for block in blocks])
 
 
-def _edges_a_node(p, density):
-    """The k from 1 to p - 1 for which k p - k (k + 1) / 2 edges are nearest to the density; 0 if p is 1."""
+def _edges_per_node(p, density):
+    """The k from 1 to p - 1 for which k p - k (k + 1) / 2 edges come closest to the density; 0 if p is 1."""
     k = np.arange(1, p)
     if k.size == 0:
         return 0
@@ -234,18 +224,11 @@ def _scale_free_edges(rng, p, k):
     return edges[np.lexsort((edges[:, 1], edges[:, 0]))]
 
 
-def _count_of_blocks(n_blocks, p):
-    whole = isinstance(n_blocks, numbers.Integral) and not isinstance(n_blocks, (bool, np.bool_))
-    if not whole or not 1 <= n_blocks <= p:
-        raise ValueError(f"n_blocks must be an integer from 1 to n_features = {p}; got {n_blocks!r}")
-    return int(n_blocks)
-
-
 # -- matrices and samples -----------------------------------------------------------------------------------
 
 
 def _components(p, edges):
-    """The variables of every connected component, in ascending order."""
+    """The variables of each connected component, in ascending order."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -256,7 +239,7 @@ def _components(p, edges):
 
 
 def _conditioned(p, edges, values, pieces, condition):
-    """Precision with that condition number, rescaled so that the covariance has unit diagonal; and that."""
+    """The precision with that condition number and its inverse, rescaled to unit variances."""
     precision = np.zeros((p, p))
     precision[edges[:, 0], edges[:, 1]] = precision[edges[:, 1], edges[:, 0]] = values
     extremes = [np.linalg.eigvalsh(precision[np.ix_(piece, piece)])[[0, -1]] for piece in pieces]
@@ -270,12 +253,12 @@ def _conditioned(p, edges, values, pieces, condition):
         deviation = np.sqrt(np.diag(inverse))
         covariance[where] = inverse / np.outer(deviation, deviation)
         precision[where] *= np.outer(deviation, deviation)
-    np.fill_diagonal(covariance, 1.0)  # it is one up to rounding
+    np.fill_diagonal(covariance, 1.0)  # removes rounding
     return precision, covariance
 
 
 def _draw(rng, n, covariance, pieces):
-    """Rows of N(0, covariance), which has no entries between the pieces."""
+    """Rows of N(0, covariance), whose entries between the pieces are 0."""
     X = rng.standard_normal((n, len(covariance)))
     for piece in pieces:
         if piece.size > 1:

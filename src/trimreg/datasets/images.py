@@ -1,21 +1,19 @@
-"""Images of digits and of clothes, in the idx format: found in a folder, or fetched once and kept.
+"""Images of digits and of clothes in the idx format, read from a folder or downloaded once.
 
-A set ``NAME`` is a folder ``NAME`` with four files such as ``train-images-idx3-ubyte.gz``. Each file is
-looked for in the folder that ``TRIMREG_DATA`` names, then in the cache (see :mod:`trimreg.datasets.real`),
-then where Debian's package ``dataset-NAME`` puts it. A file that is in none of them is fetched from a public
-mirror and kept in the cache.
+A data set ``NAME`` is a folder ``NAME`` with four files such as ``train-images-idx3-ubyte.gz``. Each file is
+searched in the folder ``TRIMREG_DATA``, then in the cache (see :mod:`trimreg.datasets.real`), then where
+Debian's package ``dataset-NAME`` puts it. A missing file is downloaded from a public mirror to the cache.
 
-Whatever its source, a file is checked by the SHA-256 of its *contents*: copies of these files are compressed
-in several ways, and a checksum of the compressed file would refuse good ones.
+Every file is checked by the SHA-256 of its *contents*: copies of these files are compressed in several ways,
+and a checksum of the compressed file would reject good ones.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import math
-import os
-import tempfile
 import urllib.request
 import zlib
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._files import write_atomically
 from .real import FOLDER, cache_folder, data_folders
 
 SECONDS_TO_ANSWER = 30.0
@@ -31,7 +30,7 @@ _UNSIGNED_BYTES = 0x08  # the code of the type in the third byte of an idx file
 
 
 class ImageData(NamedTuple):
-    """Grey images with labels, in a part for training and a part for testing.
+    """Gray images with labels, for training and for testing.
 
     Attributes
     ----------
@@ -47,7 +46,7 @@ class ImageData(NamedTuple):
 
 @dataclass(frozen=True)
 class IdxFile:
-    """What one file must hold: an array of bytes of that shape, and the SHA-256 of the file uncompressed."""
+    """A file: its name, the shape of its array of bytes, and the SHA-256 of its uncompressed contents."""
 
     name: str
     shape: tuple[int, ...]
@@ -56,15 +55,15 @@ class IdxFile:
 
 @dataclass(frozen=True)
 class ImageSet:
-    """A set: its files (train images and labels, test images and labels) and where they can be had."""
+    """A data set: its files (train images and labels, test images and labels) and their mirrors."""
 
     name: str
-    files: tuple[IdxFile, IdxFile, IdxFile, IdxFile]
+    files: tuple[IdxFile, ...]
     mirrors: tuple[str, ...]
 
     @property
     def folders(self) -> list[Path]:
-        """Where its files are looked for, in this order."""
+        """The folders in which its files are searched, in this order."""
         return [*(folder / self.name for folder in data_folders()), Path("/usr/share/datasets") / self.name]
 
 
@@ -106,12 +105,12 @@ FASHION_MNIST = ImageSet(
 
 
 def load_mnist(*, download: bool = True) -> ImageData:
-    """Handwritten digits: 60,000 images to train on and 10,000 to test on, 28 x 28 bytes each, ten classes.
+    """Handwritten digits: 60,000 images for training and 10,000 for testing, 28 x 28 bytes each, ten classes.
 
     Parameters
     ----------
     download : bool
-        Whether a file that is in none of the folders is fetched, 12 MB in all.
+        Whether to download files that are in none of the folders, 12 MB in all.
 
     Returns
     -------
@@ -133,14 +132,14 @@ def load_mnist(*, download: bool = True) -> ImageData:
 
 
 def load_fashion_mnist(*, download: bool = True) -> ImageData:
-    """Clothes in place of digits, in sizes and format as :func:`load_mnist`: 31 MB, ten classes.
+    """Clothes instead of digits, with the sizes and the format of :func:`load_mnist`: 31 MB, ten classes.
 
     The classes are T-shirt, trouser, pullover, dress, coat, sandal, shirt, sneaker, bag and ankle boot.
 
     Parameters
     ----------
     download : bool
-        Whether a file that is in none of the folders is fetched.
+        Whether to download files that are in none of the folders.
 
     Returns
     -------
@@ -167,110 +166,75 @@ def _load(images, download):
 
 
 def _find(images, file, download):
-    """The array of one file, from the first folder that has it, or from a mirror."""
+    """The array of a file, from the first folder that has it or from a mirror."""
     for folder in images.folders:
         if (folder / file.name).is_file():
             return read_idx(folder / file.name, file.shape, file.sha256)
     if download:
         return _fetch(images, file)
-    raise FileNotFoundError(_missing(images, file, "It was not fetched, for download is False."))
+    raise FileNotFoundError(_missing(images, file, "It was not downloaded, since download is False."))
 
 
 def _missing(images, file, why):
     folders = ", ".join(map(str, images.folders))
     return (
         f"{file.name} is in none of: {folders}. {why} Set the environment variable {FOLDER} to a folder that "
-        f"has a folder {images.name!r} with the four files, as they are at {images.mirrors[0]}"
+        f"contains a folder {images.name!r} with the four files of {images.mirrors[0]}"
     )
 
 
 # -- reading ------------------------------------------------------------------------------------------------
 
 
-def read_idx(path, shape: tuple[int, ...], sha256: str | None = None) -> np.ndarray:
+def read_idx(path: str | Path, shape: tuple[int, ...], sha256: str | None = None) -> np.ndarray:
     """The bytes of a compressed idx file as an array, checked against a shape and a checksum.
 
-    An idx file begins with two zero bytes, a byte for the type of its entries, a byte for the number of its
-    axes, and their lengths, four bytes each, the highest first. Then come the entries.
-
-    Parameters
-    ----------
-    path : str or Path
-    shape : tuple of int
-        What the file must hold.
-    sha256 : str, optional
-        Of the whole file, uncompressed, in hexadecimal digits.
-
-    Returns
-    -------
-    ndarray of uint8
-        Writable.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, cut short or another one. The message names it.
-
-    Examples
-    --------
-    >>> import gzip, tempfile
-    >>> from pathlib import Path
-    >>> from trimreg.datasets.images import read_idx
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "labels.gz"
-    ...     _ = path.write_bytes(gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1])))
-    ...     read_idx(path, (3,))
-    array([7, 2, 1], dtype=uint8)
+    An idx file begins with two zero bytes, one byte for the type of its entries, one byte for the number of
+    axes, and the length of each axis in four bytes, the highest first. The entries follow. A ``ValueError``
+    names a file that is damaged, truncated or a different one.
     """
+    return _idx_array(path, path, shape, sha256)
+
+
+def _idx_array(source, name, shape, sha256):
+    """:func:`read_idx` for a path or an open file, called ``name`` in errors."""
     header = bytes([0, 0, _UNSIGNED_BYTES, len(shape)])
     header += b"".join(int(length).to_bytes(4, "big") for length in shape)
     expected = len(header) + math.prod(shape)
     try:
-        with gzip.open(path) as file:
-            content = file.read(expected + 1)  # one more than there should be shows that there is more
+        with gzip.open(source) as file:
+            content = file.read(expected + 1)  # one byte more than expected, to notice a longer file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} is damaged or cut short, it cannot be uncompressed: {error}") from error
+        raise ValueError(f"{name} is damaged or truncated and cannot be uncompressed: {error}") from error
     if content[: len(header)] != header:
         raise ValueError(
-            f"{path} must be an idx file of bytes of shape {tuple(shape)}; "
+            f"{name} must be an idx file of bytes of shape {tuple(shape)}; "
             f"it begins with {content[: len(header)].hex(' ') or 'nothing'}, not with {header.hex(' ')}"
         )
     if len(content) != expected:
         found = "more" if len(content) > expected else f"{len(content)}"
-        raise ValueError(f"{path} must hold {expected} bytes uncompressed; it holds {found}")
+        raise ValueError(f"{name} must hold {expected} bytes uncompressed; it holds {found}")
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-        raise ValueError(f"{path} is not the file it should be: the SHA-256 of its contents is not {sha256}")
+        raise ValueError(f"{name} is not the expected file: the SHA-256 of its contents is not {sha256}")
     return np.frombuffer(content, np.uint8, offset=len(header)).reshape(shape).copy()
 
 
-# -- fetching -----------------------------------------------------------------------------------------------
+# -- downloading --------------------------------------------------------------------------------------------
 
 
 def _fetch(images, file):
-    """The array of a file of a mirror; the file is in the cache then, whole and checked, or not at all."""
-    folder = cache_folder() / images.name
+    """The array of a file of a mirror, which is kept in the cache."""
+    path = cache_folder() / images.name / file.name
     failures = []
     for mirror in images.mirrors:
         address = mirror + file.name
         try:
-            return _fetch_from(address, folder, file)
-        except (OSError, ValueError) as error:  # no answer, or an answer that is not the file
+            with urllib.request.urlopen(address, timeout=SECONDS_TO_ANSWER) as answer:
+                content = answer.read()
+            array = _idx_array(io.BytesIO(content), address, file.shape, file.sha256)
+        except (OSError, ValueError) as error:  # no answer, or another file
             failures.append(f"{address}: {error}")
-    raise FileNotFoundError(_missing(images, file, f"Fetching it failed ({'; '.join(failures)})."))
-
-
-def _fetch_from(address, folder, file):
-    with urllib.request.urlopen(address, timeout=SECONDS_TO_ANSWER) as answer:
-        content = answer.read()
-    folder.mkdir(parents=True, exist_ok=True)
-    # A name of its own until it is checked: another process may fetch the same file at the same time.
-    handle, temporary = tempfile.mkstemp(prefix=f"{file.name}.", dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as part:
-            part.write(content)
-        array = read_idx(temporary, file.shape, file.sha256)
-        os.replace(temporary, folder / file.name)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return array
+        else:
+            write_atomically(path, content)
+            return array
+    raise FileNotFoundError(_missing(images, file, f"Downloading it failed ({'; '.join(failures)})."))

@@ -1,9 +1,9 @@
-"""Real data that the library does not ship: found in a folder of the user's, checked, never downloaded.
+"""Real data sets that the library does not ship: read from a folder of the user, never downloaded.
 
-A set ``NAME`` is the file ``NAME.npz``. It is looked for in the folder that ``TRIMREG_DATA`` names, then in
-the cache: the folder that ``TRIMREG_CACHE`` names, or ``trimreg`` in the system's folder for caches
-(``~/.cache`` on Linux). The public copies of these data move, so there is no address to promise; each
-function says where its data come from and what its file must hold.
+A data set ``NAME`` is the file ``NAME.npz``. It is searched in the folder ``TRIMREG_DATA``, then in the
+cache: the folder ``TRIMREG_CACHE``, or ``trimreg`` in the cache folder of the system (``~/.cache`` on Linux).
+The public copies of these data move, so there is no fixed address; each function names the source of its data
+and the contents of its file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CACHE = "TRIMREG_CACHE"
 
 
 class ProteinNetwork(NamedTuple):
-    """Protein signals and the known links between them.
+    """Protein signals and the known edges between them.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class ProteinNetwork(NamedTuple):
     edges : ndarray of int, of shape (n_edges, 2)
         Known directed edges, from the first column to the second.
     skeleton : ndarray of int, of shape (n_pairs, 2)
-        The same without direction: pairs i < j, sorted, each once.
+        The same without direction: sorted pairs i < j without repetition.
     """
 
     X: np.ndarray
@@ -43,8 +43,8 @@ class ProteinNetwork(NamedTuple):
 def load_sachs() -> ProteinNetwork:
     """Flow cytometry of 11 phosphorylated proteins and lipids in 7466 cells, with 18 known directed edges.
 
-    The cells are those of all conditions together, as raw intensities: positive, skewed, from 1 to
-    about 9000. Take logarithms, or a nonparanormal transform, before a Gaussian model.
+    The cells of all conditions are pooled. The raw intensities are positive and skewed, from 1 to about
+    9000: take logarithms, or a nonparanormal transform, before a Gaussian model.
 
     The file ``sachs.npz`` holds ``X`` (7466 x 11), ``feature_names`` (11 strings) and ``edges`` (18 x 2
     strings, each a name: from, to).
@@ -65,12 +65,9 @@ def load_sachs() -> ProteinNetwork:
     >>> X.shape, edges.shape, skeleton.shape  # doctest: +SKIP
     ((7466, 11), (18, 2), (18, 2))
     """
-    path, stored = _read(
-        "sachs",
-        ("X", "feature_names", "edges"),
-        "X (7466 x 11 numbers), feature_names (11 strings) and edges (18 x 2 of those names)",
-        "Sachs et al. (2005), Science 308, 523-529, supporting material",
-    )
+    holds = "X (7466 x 11 numbers), feature_names (11 strings) and edges (18 x 2 of those names)"
+    source = "Sachs et al. (2005), Science 308, 523-529, supporting material"
+    path, stored = _read("sachs", ("X", "feature_names", "edges"), holds, source)
     X = _matrix(path, stored["X"], (7466, 11))
     names = _names(path, stored["feature_names"], 11)
     edges = _edges(path, stored["edges"], names, 18)
@@ -98,23 +95,20 @@ def load_riboflavin() -> NamedData:
     >>> load_riboflavin().X.shape  # doctest: +SKIP
     (71, 4088)
     """
-    path, stored = _read(
-        "riboflavin",
-        ("X", "y", "feature_names"),
-        "X (71 x 4088 numbers), y (71 numbers) and feature_names (4088 strings)",
-        "Buehlmann, Kalisch and Meier (2014), Annual Review of Statistics 1, 255-278, supplement",
-    )
+    holds = "X (71 x 4088 numbers), y (71 numbers) and feature_names (4088 strings)"
+    source = "Buehlmann, Kalisch and Meier (2014), Annual Review of Statistics 1, 255-278, supplement"
+    path, stored = _read("riboflavin", ("X", "y", "feature_names"), holds, source)
     X = _matrix(path, stored["X"], (71, 4088))
     y = _matrix(path, stored["y"], (71,), "y")
     return NamedData(X, y, _names(path, stored["feature_names"], 4088))
 
 
 def load_colon() -> NamedData:
-    """Gene expression of colon tissue: 62 samples, 2000 genes, 40 tumours and 22 normal.
+    """Gene expression of colon tissue: 62 samples, 2000 genes, 40 tumors and 22 normal.
 
-    ``X`` are intensities, all positive: take logarithms. ``y`` are the strings ``"n"`` (normal) and ``"t"``
-    (tumour). The file ``colon.npz`` holds ``X`` (62 x 2000) and ``y`` (62 strings); the genes are named
-    ``"gene0"`` to ``"gene1999"`` unless it holds ``feature_names`` too.
+    ``X`` are positive intensities: take logarithms. ``y`` are the strings ``"n"`` (normal) and ``"t"``
+    (tumor). The file ``colon.npz`` holds ``X`` (62 x 2000) and ``y`` (62 strings); the genes are named
+    ``"gene0"`` to ``"gene1999"`` unless the file has ``feature_names``.
 
     Returns
     -------
@@ -132,18 +126,15 @@ def load_colon() -> NamedData:
     >>> load_colon().X.shape  # doctest: +SKIP
     (62, 2000)
     """
-    path, stored = _read(
-        "colon",
-        ("X", "y"),
-        "X (62 x 2000 positive numbers) and y (62 strings, 'n' or 't')",
-        "Alon et al. (1999), Proceedings of the National Academy of Sciences 96, 6745-6750",
-    )
+    holds = "X (62 x 2000 positive numbers) and y (62 strings, 'n' or 't')"
+    source = "Alon et al. (1999), Proceedings of the National Academy of Sciences 96, 6745-6750"
+    path, stored = _read("colon", ("X", "y"), holds, source)
     X = _matrix(path, stored["X"], (62, 2000))
     if not (X > 0).all():
-        raise ValueError(f"X in {path} must be positive; the least is {X.min():g}")
+        raise ValueError(f"X in {path} must be positive; got {X.min():g}")
     y = np.asarray(stored["y"]).astype(str)
     if y.shape != (62,) or set(y.tolist()) != {"n", "t"}:
-        raise ValueError(f"y in {path} must be 62 strings, 'n' or 't', both among them; got shape {y.shape}")
+        raise ValueError(f"y in {path} must be 62 strings 'n' or 't', with both; got shape {y.shape}")
     names = stored.get("feature_names", np.array([f"gene{j}" for j in range(2000)]))
     return NamedData(X, y, _names(path, names, 2000))
 
@@ -152,13 +143,13 @@ def load_colon() -> NamedData:
 
 
 def data_folders() -> list[Path]:
-    """The folders in which data are looked for, in this order."""
+    """The folders in which data are searched, in this order."""
     named = os.environ.get(FOLDER)
     return [*([Path(named)] if named else []), cache_folder()]
 
 
 def cache_folder() -> Path:
-    """``$TRIMREG_CACHE``, or ``trimreg`` in the system's folder for caches."""
+    """``$TRIMREG_CACHE``, or ``trimreg`` in the cache folder of the system."""
     named = os.environ.get(CACHE)
     if named:
         return Path(named)
@@ -172,18 +163,18 @@ def cache_folder() -> Path:
 
 
 def _read(name, keys, holds, source):
-    """The path of the file and its arrays; an error that says what to do if it is not there."""
+    """The path of the file and its arrays; an error with instructions if it is missing."""
     folders = data_folders()
     path = next((folder / f"{name}.npz" for folder in folders if (folder / f"{name}.npz").is_file()), None)
     if path is None:
         raise FileNotFoundError(
             f"{name}.npz is in none of: {', '.join(str(folder) for folder in folders)}. Set the environment "
-            f"variable {FOLDER} to a folder that holds it. The file must hold {holds}. Source: {source}"
+            f"variable {FOLDER} to a folder that contains it. The file must hold {holds}. Source: {source}"
         )
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             stored = {key: archive[key] for key in archive.files}
-    except Exception as error:  # a file that is no archive fails in a way of its own for each kind of damage
+    except Exception as error:  # each kind of damage raises its own type of error
         raise ValueError(f"{path} cannot be read as an npz archive: {error}") from error
     missing = [key for key in keys if key not in stored]
     if missing:
@@ -195,7 +186,7 @@ def _read(name, keys, holds, source):
 
 
 def _matrix(path, values, shape, key="X"):
-    """The numbers as float64, of that shape and finite."""
+    """The finite numbers of that shape in float64."""
     if values.shape != shape:
         raise ValueError(f"{key} in {path} must have shape {shape}; got {values.shape}")
     if values.dtype.kind not in "biuf":
@@ -220,8 +211,8 @@ def _edges(path, pairs, names, count):
     index = {name: j for j, name in enumerate(names)}
     unknown = [str(name) for name in pairs.flat if str(name) not in index]
     if unknown:
-        raise ValueError(f"edges in {path} must be of feature_names, and {unknown[0]!r} is none")
+        raise ValueError(f"edges in {path} must consist of feature_names; got {unknown[0]!r}")
     edges = np.array([[index[str(start)], index[str(end)]] for start, end in pairs])
     if (edges[:, 0] == edges[:, 1]).any():
-        raise ValueError(f"edges in {path} must join different features")
+        raise ValueError(f"edges in {path} must connect different features")
     return edges

@@ -1,7 +1,7 @@
-"""Certificates: what a fit claims, computed again from the data without the solver.
+"""Certificates: the claims of a fit, computed again from the data without the solver.
 
-All of them take the data, the coefficients in the units of X (or the covariance and the precision) and the
-setting of the problem, and share nothing with the solvers but the losses and the penalties.
+Each takes the data, the coefficients in the units of X (or the covariance and the precision) and the setting
+of the problem. They share nothing with the solvers but the losses and the penalties.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _WHERE = {
     "GraphCertificate": "..graphs.diagnostics.certificate",
     "LocalMinimumCheck": ".local_minimum",
     "Swap": ".swap",
-    "WorstCase": "._worst",
+    "WorstCase": ".worst_case",
     "best_edge_swap": "..graphs.diagnostics.swap",
     "best_swap": ".swap",
     "certify_graph": "..graphs.diagnostics.certificate",

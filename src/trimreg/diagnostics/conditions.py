@@ -1,61 +1,53 @@
 r"""Two conditions of the paper's theorems, at the worst set that the penalty may leave free.
 
-For a support S of k features and a set U of h, let :math:`V = S \cup U`. The theorems ask for something at
-*every* U of size h: there are :math:`\binom ph` of them, so that beyond small cases the worst one is searched
-for and what is found is a lower bound. The result says which.
+For a support S of k features and a set U of h, let :math:`V = S \cup U`. The theorems require a condition at
+*every* U of size h. There are :math:`\binom ph` of them, so except in small cases the worst one is searched
+for and the result is a lower bound. The result says which.
 """
 
 from __future__ import annotations
 
 import numbers
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ._point import require_memory
-from ._worst import WorstCase, search
+from .arguments import require_memory
+from .worst_case import WorstCase, search
 
-_DEPENDENT = (
-    1e-10  # of the square norm of a column: what is left of it beside the others when it is dependent
-)
+_DEPENDENT = 1e-10  # a column is dependent if less than this part of its squared norm remains
 
 
 def incoherence(
-    X=None,
-    *,
-    support,
-    h,
-    gram=None,
-    columns="all",
-    method="auto",
-    n_draws=500,
-    max_sets=5000,
-    random_state=0,
-) -> WorstCase:
-    r"""The incoherence of a design: how well features outside of V are explained by those of V,
+    X: Any = None, *, support: ArrayLike, h: int, gram: ArrayLike | None = None, columns: str = "all",
+    method: str = "auto", n_draws: int = 500, max_sets: int = 5000, random_state: Any = 0,
+) -> WorstCase:  # fmt: skip
+    r"""The incoherence of a design: how well the features in V explain those outside of V,
 
     .. math:: \max_{|U| = h} \bigl\| G_{V^c V}\, G_{VV}^{-1} \bigr\|_\infty, \qquad V = S \cup U, \quad
               G = X'X / n,
 
-    with the largest sum of absolute values over the rows. Corollary 1 of the paper asks for a bound of it
-    that holds for all U; with h = 0 it is the condition of the lasso, which needs it below 1.
+    where the norm is the largest sum of absolute values in a row. Corollary 1 of the paper requires a bound
+    that holds for all U. With h = 0 this is the condition of the lasso, which needs a value below 1.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n, p), optional
-        As it is: nothing is centred or scaled.
+        Used as given, without centering or scaling.
     support : sequence of int, or of bool of length p
         S.
     h : int
-        How many features the penalty leaves free.
+        Number of features that the penalty leaves free.
     gram : array of shape (p, p), optional
-        G, in place of X: a covariance of the population, for one.
+        G, instead of X; for example a population covariance.
     columns : {"all", "penalized"}
-        Which columns of V the sums run over. "all" is the paper's. Only those of S - U have a dual variable
-        that is not 0, and dual feasibility needs no more than the sum over these, "penalized": with
+        The columns of V in the sums. "all" is the paper's. Only columns of S - U have a nonzero dual
+        variable, and dual feasibility needs no more than the sum over these, "penalized"; with
         :math:`U = S` it is 0.
     method : {"auto", "exact", "sampling", "greedy"}
         "exact" tries all sets; "sampling" draws ``n_draws`` sets U at random; "greedy" adds the feature that
-        raises the value most, and then exchanges. "auto" is exact up to ``max_sets`` sets, and beyond that
+        raises the value most and then exchanges. "auto" is exact for up to ``max_sets`` sets, and otherwise
         the larger of the other two.
     n_draws, max_sets : int
     random_state : int or numpy.random.Generator
@@ -89,11 +81,11 @@ def incoherence(
     p, k = G.shape[0], S.size
     outside = np.setdiff1d(np.arange(p), S)
 
-    # The matrix depends on U through A = U - S alone, so that the search is over A.
+    # The matrix depends on U only through A = U - S, so the search is over A.
     def evaluate(A):
         V = np.concatenate([S, np.array(A, dtype=int)])
         rest = np.setdiff1d(outside, A)
-        spare = np.clip(h - len(A), 0, k)  # members of U within S, any that many
+        spare = np.clip(h - len(A), 0, k)  # number of members of U within S
         inverse = _inverse(G[np.ix_(V, V)])
         if rest.size == 0 or V.size == 0 or inverse is None:
             return 0.0 if rest.size == 0 or V.size == 0 else np.inf, (*A, *S[:spare]), -1
@@ -116,42 +108,33 @@ def incoherence(
 
 
 def dual_feasibility(
-    X=None,
-    y=None,
-    *,
-    support,
-    h,
-    alpha,
-    gram=None,
-    moment=None,
-    method="auto",
-    n_draws=500,
-    max_sets=5000,
-    random_state=0,
-) -> WorstCase:
-    r"""Strict dual feasibility of least squares, condition (a) of Theorem 1: whether
+    X: Any = None, y: ArrayLike | None = None, *, support: ArrayLike, h: int, alpha: float,
+    gram: ArrayLike | None = None, moment: ArrayLike | None = None, method: str = "auto", n_draws: int = 500,
+    max_sets: int = 5000, random_state: Any = 0,
+) -> WorstCase:  # fmt: skip
+    r"""Strict dual feasibility of least squares, condition (a) of Theorem 1:
 
     .. math:: \max_{|U| = h} \|\tilde z_{V^c}\|_\infty < 1, \qquad \alpha \tilde z = -\nabla L(\tilde\theta),
               \quad \tilde\theta = \arg\min_{\theta:\, \theta_{V^c} = 0} \frac1{2n}\|y - X\theta\|^2
               + \alpha \sum_{j \in S - U} |\theta_j|
 
-    with :math:`V = S \cup U`. If it is, the solution with U free and all else penalized vanishes outside of V
-    for every U, whether or not the data were told of V.
+    with :math:`V = S \cup U`. If it holds, then for every U the solution with U free and all other features
+    penalized is 0 outside of V, although V is not known to it.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n, p), optional
     y : array-like of shape (n,), optional
-        Both as they are: centre them if the model has an intercept.
+        Both are used as given: center them if the model has an intercept.
     support : sequence of int, or of bool of length p
-        S, the true one.
+        The true S.
     h : int
     alpha : float
-        Of the mean loss with its factor one half; the paper's lambda is twice this.
+        For the mean loss with its factor one half; the paper's lambda is twice this.
     gram, moment : arrays of shape (p, p) and (p,), optional
-        ``X'X / n`` and ``X'y / n``, in place of X and y.
+        ``X'X / n`` and ``X'y / n``, instead of X and y.
     method, n_draws, max_sets, random_state
-        As in :func:`incoherence`; the greedy search is over U here.
+        As in :func:`incoherence`, with a greedy search over U.
 
     Returns
     -------
@@ -206,22 +189,13 @@ def dual_feasibility(
     )  # fmt: skip
 
 
-def weighted_lasso(G, c, levels, max_sweeps=100_000) -> np.ndarray | None:
-    r"""The minimum of :math:`\frac12\theta'G\theta - c'\theta + \sum_j a_j |\theta_j|`, for small matrices.
+def weighted_lasso(
+    G: np.ndarray, c: np.ndarray, levels: np.ndarray, max_sweeps: int = 100_000
+) -> np.ndarray | None:
+    r"""Minimizer of :math:`\frac12\theta'G\theta - c'\theta + \sum_j a_j |\theta_j|`; None if G is singular.
 
-    What has level 0 is eliminated. Signs are guessed from the solution without a penalty; where that is
-    wrong, coordinate descent finds them, and the end is solved for exactly.
-
-    Returns
-    -------
-    ndarray, or None if G is singular
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.diagnostics.conditions import weighted_lasso
-    >>> weighted_lasso(np.eye(3), np.array([3.0, 0.5, -2.0]), np.array([0.0, 1.0, 1.0]))
-    array([ 3.,  0., -1.])
+    Coefficients with level 0 are eliminated. The signs are guessed from the solution without a penalty; if
+    they are wrong, coordinate descent finds them. The solution for these signs is exact.
     """
     inverse = _inverse(G)
     if inverse is None:
@@ -232,9 +206,9 @@ def weighted_lasso(G, c, levels, max_sweeps=100_000) -> np.ndarray | None:
     if np.all((np.sign(guess) == sign) | (levels == 0)):
         return guess
     paid = np.flatnonzero(levels > 0)
-    # The Schur complement of what is free is the inverse of a block of the inverse.
+    # The Schur complement of the free block is the inverse of a block of the inverse.
     Q = np.linalg.inv(inverse[np.ix_(paid, paid)])
-    x = _descend((Q + Q.T) / 2, Q @ theta[paid], levels[paid], max_sweeps)
+    x = _coordinate_descent((Q + Q.T) / 2, Q @ theta[paid], levels[paid], max_sweeps)
     out = np.empty_like(theta)
     out[paid] = x
     free = levels == 0
@@ -243,8 +217,8 @@ def weighted_lasso(G, c, levels, max_sweeps=100_000) -> np.ndarray | None:
     return out
 
 
-def _descend(Q, q, levels, max_sweeps):
-    """The lasso of a positive definite Q: sweeps over coordinates until the signs are those of the end."""
+def _coordinate_descent(Q, q, levels, max_sweeps):
+    """The lasso for a positive definite Q: sweeps until the signs are those of the solution."""
     x, pattern = np.zeros_like(q), None
     for _ in range(max_sweeps):
         for j in range(q.size):

@@ -1,72 +1,69 @@
-"""The alpha from which trimming is best-subset selection."""
+"""The alpha above which trimming is best-subset selection."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..losses import Loss
 from ..penalties import Penalty, TrimmedL1
-from ._point import Data, read_data
+from .candidate import Data, read_data
 
 _MARGIN = 1e-6
 
 
 def exact_penalty_alpha(
-    X,
-    y,
-    *,
-    loss="quadratic",
-    sample_weight=None,
-    fit_intercept=False,
-    standardize=False,
-    penalty_factor=None,
-    groups=None,
-    q=2,
-) -> float:
-    r"""An alpha just over the exact-penalty threshold,
+    X: Any, y: ArrayLike, *, loss: Loss | str = "quadratic", sample_weight: ArrayLike | None = None,
+    fit_intercept: bool = False, standardize: bool = False, penalty_factor: ArrayLike | None = None,
+    groups: Any = None, q: float = 2,
+) -> float:  # fmt: skip
+    r"""An alpha just above the exact-penalty threshold,
 
     .. math:: \bar\alpha = \max_j \frac{\|z_j\|_d\, B}{f_j}, \qquad \|v\|_d^2 = \sum_i d_i v_i^2,
 
-    with ``z_j`` the columns in the penalty's coordinates, ``d`` the sample weights, summing to one, and B a
-    bound of :math:`\|g / d\|_d` for the gradient g of the loss in the linear predictor, wherever the loss is
-    not above its value at 0 (``slope_bound`` of the loss). For least squares B is :math:`\|y_c\|_d`, the
-    target centred if an intercept is fitted. For every alpha above it and every h, each local minimum of
-    :math:`L(\theta) + \alpha \sum_{j>h} f|\theta|_{(j)}` has at most h nonzeros, not counting features of
-    factor 0: best-subset selection of size h.
+    with ``z_j`` the columns in the penalty's coordinates and ``d`` the sample weights, which sum to one. B
+    (``slope_bound`` of the loss) is a bound of :math:`\|g / d\|_d` for the gradient g of the loss in the
+    linear predictor, valid wherever the loss is not above its value at 0. For least squares B is
+    :math:`\|y_c\|_d`, with the target centered if an intercept is fitted. For every alpha above the threshold
+    and every h, each local minimum of :math:`L(\theta) + \alpha \sum_{j>h} f|\theta|_{(j)}` has at most h
+    nonzeros, not counting features with factor 0: best-subset selection of size h.
 
-    For groups, with :math:`q^*` dual to q, the norm :math:`\|(\|z_k\|_d)_{k \in j}\|_{q^*}` of the column
-    norms of a group takes the place of :math:`\|z_j\|_d`. With K outputs and ``q = inf`` there is a factor
-    :math:`\sqrt K` besides.
+    For groups, :math:`\|z_j\|_d` is replaced by the norm :math:`\|(\|z_k\|_d)_{k \in j}\|_{q^*}` of the
+    column norms of the group, with :math:`q^*` dual to q. With K outputs and ``q = inf`` there is another
+    factor :math:`\sqrt K`.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n, p)
-    y : array-like of shape (n,), or (n, columns) for losses of a matrix
+    y : array-like of shape (n,), or (n, columns) for losses with a matrix target
     loss : str or loss object
         Convex, with a ``slope_bound``.
     sample_weight : array-like of shape (n,), optional
     fit_intercept, standardize : bool
         Whether the intercept is free, and whether the penalty acts on standardized coefficients.
     penalty_factor : array-like of shape (p,) or (number of groups,), optional
-        ``f``. Features of factor 0 or inf do not count in the maximum.
+        ``f``. Features with factor 0 or inf do not count in the maximum.
     groups, q
         As in :class:`~trimreg.penalties.TrimmedL1`.
 
     Returns
     -------
     float
-        :math:`(1 + 10^{-6})\,\bar\alpha`: the condition is a strict inequality, and the margin is far
-        above rounding. If the threshold is 0 any positive alpha will do, and 1.0 is returned.
+        :math:`(1 + 10^{-6})\,\bar\alpha`, since the inequality is strict. If the threshold is 0, any positive
+        alpha will do and 1.0 is returned.
 
     Notes
     -----
     *Proof.* Let theta be a local minimum with more than h nonzeros, S its free set. Its h-th
     and next magnitude differ (see :func:`is_local_minimum`), so some penalized ``theta_j`` is nonzero, and
     :math:`\alpha f_j = |z_j' g| \le \|z_j\|_d\, \|g / d\|_d`. And theta is the minimum of the convex
-    :math:`L + \alpha \sum_{k \notin S} f_k |\theta_k|`, which 0 takes part in, so that
+    :math:`L + \alpha \sum_{k \notin S} f_k |\theta_k|`, whose domain contains 0, so that
     :math:`L(\theta) \le L(0)` and :math:`\|g / d\|_d \le B`. Together
-    :math:`\alpha f_j \le \|z_j\|_d B`, against the choice of alpha. The same holds over ``theta >= 0``,
-    where a nonzero coefficient has the same conditions. For a group j the gradient of length
-    :math:`\alpha f_j` in the dual norm is :math:`(z_k' g)_{k \in j}`, which is bounded entry by entry; with
+    :math:`\alpha f_j \le \|z_j\|_d B`, contrary to the choice of alpha. The same holds over ``theta >= 0``,
+    where a nonzero coefficient satisfies the same conditions. For a group j the gradient
+    :math:`(z_k' g)_{k \in j}`, of length :math:`\alpha f_j` in the dual norm, is bounded entry by entry; with
     several outputs, row by row.
 
     Examples
@@ -83,10 +80,8 @@ def exact_penalty_alpha(
     data = read_data(
         X, y, loss=loss, sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize
     )
-    penalty = TrimmedL1(0, penalty_factor, groups=groups, q=q).bind(
-        data.columns.shape[1], data.loss.n_outputs
-    )
-    threshold = exact_penalty_threshold(data, penalty)
+    penalty = TrimmedL1(0, penalty_factor, groups=groups, q=q)
+    threshold = exact_penalty_threshold(data, penalty.bind(data.columns.shape[1], data.loss.n_outputs))
     if not np.isfinite(threshold):
         raise ValueError(f"loss must have a slope_bound; got {data.loss!r}, which has none")
     return (1.0 + _MARGIN) * threshold if threshold > 0 else 1.0
@@ -96,7 +91,7 @@ def exact_penalty_threshold(data: Data, penalty: Penalty) -> float:
     """The threshold itself, for a penalty bound to the data's features."""
     factor, norm = penalty.levels(1.0), penalty.norm
     counts = (factor > 0) & np.isfinite(factor)
-    # Entries of a row share one column: together they are at most its norm times B, in l1 sqrt(K) of it.
+    # The entries of a row share one column: together they are at most its norm times B, in l1 sqrt(K) of it.
     length = norm.dual_lengths(data.norms) / np.sqrt(data.loss.n_outputs)
     largest = float(np.max(length[counts] / factor[counts], initial=0.0))
     return largest * data.loss.slope_bound(data.target, data.d) if largest > 0 else 0.0

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ..losses import Loss
 from ..penalties import TrimmedL1
-from ._point import best_constant, number, read_point
+from .arguments import number
+from .candidate import best_constant, read_candidate
 
 _EPS = float(np.finfo(float).eps)
 
@@ -20,13 +24,12 @@ class LocalMinimumCheck:
     ----------
     holds : bool
     coordinate : int or None
-        The first feature that violates its condition (with groups, the first whose coefficient has part in
-        that); None if all hold, or if only the intercept fails.
+        The first feature that violates its condition (with groups, the first of its group whose coefficient
+        does); None if all conditions hold, or if only the intercept fails.
     reason : str
-        The condition that it violates, in words.
+        The violated condition in words.
     violation : float
-        By how much, relative to the scale of ``tol``: more than ``tol`` is a violation. If all conditions
-        hold, the largest of them.
+        Its size in the units of ``tol``; above ``tol`` it counts. If all conditions hold, the largest.
     """
 
     holds: bool
@@ -39,20 +42,10 @@ class LocalMinimumCheck:
 
 
 def is_local_minimum(
-    X,
-    y,
-    coef,
-    *,
-    penalty,
-    alpha,
-    intercept=0.0,
-    loss="quadratic",
-    sample_weight=None,
-    fit_intercept=False,
-    standardize=False,
-    positive=False,
-    tol=1e-6,
-) -> LocalMinimumCheck:
+    X: Any, y: ArrayLike, coef: ArrayLike, *, penalty: TrimmedL1, alpha: float, intercept: ArrayLike = 0.0,
+    loss: Loss | str = "quadratic", sample_weight: ArrayLike | None = None, fit_intercept: bool = False,
+    standardize: bool = False, positive: bool = False, tol: float = 1e-6,
+) -> LocalMinimumCheck:  # fmt: skip
     r"""Whether ``coef`` is a local minimum of :math:`F = L + \alpha \sum_{j > h} r_{(j)}` for convex L.
 
     With :math:`r_j = f_j |\theta_j|`, F is the least of finitely many convex functions,
@@ -60,13 +53,13 @@ def is_local_minimum(
     .. math:: F = \min_{|S| = h} F_S, \qquad
               F_S(\theta) = L(\theta) + \alpha \sum_{j \notin S} f_j |\theta_j|,
 
-    and near theta only the S that hold h largest magnitudes count. So theta is a local minimum of F if
-    and only if it minimizes ``F_S`` for *every* such S, that is, with ``g`` the gradient of the loss,
+    and near theta only the sets S of h largest magnitudes count. So theta is a local minimum of F if and
+    only if it minimizes ``F_S`` for *every* such S, that is, with ``g`` the gradient of the loss,
 
     - ``g_j = 0`` for every feature that is in some such S (and for those with factor 0), and
     - ``-g_j`` in :math:`\alpha f_j\, \partial|\theta_j|` for every feature that is outside some such S.
 
-    What this means depends on the h-th and the next magnitude:
+    The consequences depend on the h-th and the next magnitude:
 
     =========================  ==================================================================
     ``r_(h) > r_(h+1)``        one S: ``g = 0`` on it, ``g_j = -alpha f_j sign(theta_j)`` on penalized
@@ -80,32 +73,21 @@ def is_local_minimum(
     in its coefficients, ``|theta_j|`` its norm, and ``|g_j|`` the dual norm.
 
     With ``positive`` a feature at 0 may have ``g_j`` above these values; excluded features must be 0. If an
-    intercept is fitted its derivative must vanish.
+    intercept is fitted, its derivative must be 0.
 
     Parameters
     ----------
-    X : array or sparse matrix of shape (n, p)
-    y : array-like of shape (n,), or (n, columns) for losses of a matrix
-    coef : array-like of shape (p,), or (K, p) for losses of K outputs
-        Coefficients in the units of X. That of a column that takes no part (constant where an intercept is
-        fitted, or zero) counts as 0, as does one that is within rounding of 0.
+    X, y, coef, alpha, intercept, sample_weight, fit_intercept, standardize, positive
+        As in :func:`stationarity`. A coefficient within rounding of 0 counts as 0.
     penalty : TrimmedL1
-    alpha : float
-        Strength of the penalty, for a loss that is a mean over samples.
-    intercept : float, or array-like of shape (K,)
     loss : str or loss object
         Convex in the linear predictor; otherwise the conditions are only necessary.
-    sample_weight : array-like of shape (n,), optional
-    fit_intercept, standardize : bool
-        Whether the intercept is free, and whether the penalty acts on standardized coefficients.
-    positive : bool
-        Whether ``theta >= 0`` is required; for single coefficients.
     tol : float
         Allowed violation of a condition on ``g_j``, relative to
-        :math:`\|z_j\| \max_k |g_k(0)| / \|z_k\|`, the gradient at ``theta = 0`` with the intercept
-        fitted; for columns of one norm that is ``max_k |g_k(0)|``, and the norms make the test the same
-        in any units of X. Also the relative difference at which two magnitudes count as tied. Raised to
-        200 eps of the dtype of X. For a group the norms are root mean squares over its columns.
+        :math:`\|z_j\| \max_k |g_k(0)| / \|z_k\|`, where ``g(0)`` is the gradient at ``theta = 0`` with the
+        intercept fitted; the norms make the test independent of the units of X. For a group the norms are
+        root mean squares over its columns. ``tol`` is also the relative difference at which two magnitudes
+        count as tied. It is at least 200 eps of the dtype of X.
 
     Returns
     -------
@@ -113,13 +95,12 @@ def is_local_minimum(
 
     Notes
     -----
-    Magnitudes that agree to a relative ``tol`` count as tied, because a point with gradients
-    known to ``tol`` does not show which of them is larger, while the answer turns on it. Such a point may
-    be a true local minimum whose basin is that narrow; it is reported as tied, never certified. Zeros are
-    taken literally (to rounding): solvers of l1 problems set them exactly, and a small free coefficient
-    beside exact zeros is a sound local minimum.
+    Magnitudes that agree to a relative ``tol`` count as tied: gradients known to ``tol`` do not show which is
+    larger, and the answer depends on it. Such a point may be a local minimum with a narrow basin; it is
+    reported as tied and never certified. Zeros are taken literally (up to rounding): solvers of l1 problems
+    set them exactly, and a small free coefficient beside exact zeros is a valid local minimum.
 
-    The intercept's derivative, a sum over samples, is measured against the sum of their sizes at
+    The derivative in the intercept, a sum over samples, is compared with the sum of absolute values at
     ``theta = 0``.
 
     Examples
@@ -137,19 +118,10 @@ def is_local_minimum(
     """
     if not isinstance(penalty, TrimmedL1):
         raise ValueError(f"penalty must be a TrimmedL1; got {penalty!r}")
-    point = read_point(
-        X,
-        y,
-        coef,
-        penalty=penalty,
-        alpha=alpha,
-        intercept=intercept,
-        loss=loss,
-        sample_weight=sample_weight,
-        fit_intercept=fit_intercept,
-        standardize=standardize,
-        positive=positive,
-    )
+    point = read_candidate(
+        X, y, coef, penalty=penalty, alpha=alpha, intercept=intercept, positive=positive, loss=loss,
+        sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize,
+    )  # fmt: skip
     tol = max(number("tol", tol, minimum=0.0), 200 * point.data.columns.eps)
     roles = _Roles(point, tol)
     scale, intercept_scale = _scales(point, tol)
@@ -182,14 +154,14 @@ class _Roles:
         free_from = ordered[h - 1] if h > 0 else np.inf
         penalized_to = ordered[h] if h < count else -np.inf
         if 0 < h < count and free_from - penalized_to <= tol * free_from:
-            # The two levels are one: all that lies near it can be on either side.
+            # The two levels are tied: every magnitude near them can be on either side.
             width = tol * free_from
             free_from, penalized_to = free_from - width, penalized_to + width
         self.free = self.unpenalized | (regular & (r >= free_from))
         self.penalized = regular & (r <= penalized_to)
 
     def residual(self):
-        """The largest violation of each coefficient over the roles that it can have, in units of g."""
+        """The largest violation of each coefficient over its possible roles, in units of g."""
         point, spread = self.point, self.norm.spread
         level = point.alpha * np.where(self.penalized, self.factor, 0.0)
         as_free, as_penalized = (
@@ -234,17 +206,17 @@ class _Roles:
 
 
 def _scales(point, tol):
-    """What violations are measured against: for each coefficient, and for the intercept.
+    """The scales of the violations: one per coefficient, and one for the intercept.
 
-    Never less than rounding over ``tol``, so that a target that X does not explain at all (g = 0 at
-    theta = 0 but for rounding) is not measured against rounding.
+    They are at least the rounding error over ``tol``, in case X does not explain the target at all and the
+    gradient at theta = 0 is nothing but rounding.
     """
     data, norm = point.data, point.penalty.norm
     b = best_constant(point.loss, data.y, data.d) if data.fit_intercept else point.intercept
     slope = point.loss.gradient(np.zeros_like(point.eta) + b, data.y, data.d)
     excluded = norm.spread(np.isinf(point.factor))
     at_zero = np.where(excluded, 0.0, np.abs(data.columns.gradient(slope).ravel()))
-    # Violations within a group are of one size, whatever the sizes of its columns.
+    # One scale per group, whatever the norms of its columns.
     norms = norm.common(data.norms)
     floor = 64 * _EPS * _size_of_slopes(point, slope) / tol
     per_norm = max(float(np.max(_ratio(at_zero, norms), initial=0.0)), floor)
@@ -252,7 +224,7 @@ def _scales(point, tol):
 
 
 def _size_of_slopes(point, at_zero):
-    """What the gradient in the predictor is a difference of: its rounding is that of numbers of this size."""
+    """The size of the numbers whose difference is the gradient in the predictor, which sets its rounding."""
     data = point.data
     if point.loss.constant_curvature:
         return data.rms(data.y) + data.rms(point.eta)
@@ -260,6 +232,6 @@ def _size_of_slopes(point, at_zero):
 
 
 def _ratio(size, scale):
-    """``size / scale``, where 0 of anything is 0 and something of 0 is inf."""
+    """``size / scale``, with 0/0 = 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(np.asarray(size) == 0, 0.0, np.asarray(size) / scale)

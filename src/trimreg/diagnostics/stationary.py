@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from ._point import read_point, vector
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..losses import Loss
+from ..penalties import Penalty
+from .arguments import vector
+from .candidate import read_candidate
 
 
 def stationarity(
-    X,
-    y,
-    coef,
-    *,
-    penalty,
-    alpha,
-    weights=None,
-    intercept=0.0,
-    loss="quadratic",
-    sample_weight=None,
-    fit_intercept=False,
-    standardize=False,
-    positive=False,
-) -> float:
+    X: Any, y: ArrayLike, coef: ArrayLike, *, penalty: Penalty | str, alpha: float,
+    weights: ArrayLike | None = None, intercept: ArrayLike = 0.0, loss: Loss | str = "quadratic",
+    sample_weight: ArrayLike | None = None, fit_intercept: bool = False, standardize: bool = False,
+    positive: bool = False,
+) -> float:  # fmt: skip
     r"""The paper's :math:`T(\theta, w)`: the squared distance of 0 from the subdifferential of F.
 
     With ``g`` the gradient of the loss in theta and ``r_j = f_j |theta_j|``,
@@ -30,26 +27,25 @@ def stationarity(
               + \min_{\mu,\, s \in N(w)} \|\alpha r + \mu 1 + s\|^2
               + \Bigl(\frac{\partial L}{\partial b}\Bigr)^2,
 
-    where ``N(w)`` is the normal cone of the box ``0 <= w <= 1`` and the last term is there if an
-    intercept b is fitted. A penalty whose weights are not variables (l1, MCP, SCAD) has no second term.
-    The derivatives are taken in the coordinates of the penalty: for the columns ``(x_j - m_j) / s_j``,
-    centred if an intercept is fitted and divided by their deviation if ``standardize``. With groups, or
-    several outputs, ``theta_j`` and ``g_j`` are vectors and :math:`|\theta_j|` is a norm.
+    where ``N(w)`` is the normal cone of the box ``0 <= w <= 1``. The last term is present if an intercept b
+    is fitted. A penalty whose weights are not variables (l1, MCP, SCAD) has no second term. The derivatives
+    are taken in the coordinates of the penalty, for the columns ``(x_j - m_j) / s_j``: centered if an
+    intercept is fitted, and divided by their deviation if ``standardize``. With groups or several outputs,
+    ``theta_j`` and ``g_j`` are vectors and :math:`|\theta_j|` is a norm.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n, p)
-    y : array-like of shape (n,), or (n, columns) for losses of a matrix
-    coef : array-like of shape (p,), or (K, p) for losses of K outputs
-        Coefficients in the units of X. That of a column that takes no part (constant where an intercept is
-        fitted, or zero) counts as 0.
+    y : array-like of shape (n,), or (n, columns) for losses with a matrix target
+    coef : array-like of shape (p,), or (K, p) for losses with K outputs
+        Coefficients in the units of X. The coefficient of a column that is zero, or constant if an intercept
+        is fitted, counts as 0.
     penalty : Penalty or str
         For example ``TrimmedL1(h)``.
     alpha : float
         Strength of the penalty, for a loss that is a mean over samples.
     weights : array-like of shape (p,), optional
-        ``w``, one for every feature (or group). By default the weights that the penalty gives at theta,
-        which are optimal there.
+        ``w``, one per feature (or group). By default the optimal weights at theta.
     intercept : float, or array-like of shape (K,)
     loss : str or loss object
     sample_weight : array-like of shape (n,), optional
@@ -61,8 +57,8 @@ def stationarity(
     Returns
     -------
     float
-        Zero at a stationary pair; inf at a point outside the domain of F (a negative coefficient under
-        ``positive``, a nonzero one of an excluded feature), where the subdifferential is empty.
+        Zero at a stationary pair. It is inf outside the domain of F (a negative coefficient with
+        ``positive``, or a nonzero one of an excluded feature), where the subdifferential is empty.
 
     References
     ----------
@@ -82,19 +78,10 @@ def stationarity(
     >>> stationarity(X, y, [0.0, 0.5, 0.0, 0.0], penalty=TrimmedL1(h=1), alpha=0.75)  # |g| = 2 there
     1.5625
     """
-    point = read_point(
-        X,
-        y,
-        coef,
-        penalty=penalty,
-        alpha=alpha,
-        intercept=intercept,
-        loss=loss,
-        sample_weight=sample_weight,
-        fit_intercept=fit_intercept,
-        standardize=standardize,
-        positive=positive,
-    )
+    point = read_candidate(
+        X, y, coef, penalty=penalty, alpha=alpha, intercept=intercept, positive=positive, loss=loss,
+        sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize,
+    )  # fmt: skip
     if point.positive and (point.theta < 0).any():
         return np.inf
     if weights is None:
@@ -106,7 +93,7 @@ def stationarity(
 
 
 def _feasible_weights(weights, point):
-    """``weights``, if they lie in S to rounding; outside it F has no finite value."""
+    """``weights``, if they lie in S up to rounding; outside of S the objective is infinite."""
     weights = vector("weights", weights, point.penalty.norm.count)
     slack = np.sqrt(np.finfo(float).eps)
     if (weights < -slack).any() or (weights > 1 + slack).any():

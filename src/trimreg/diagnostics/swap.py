@@ -1,19 +1,19 @@
-r"""Every exchange of one free coefficient for another, scored at once (least squares).
+r"""Scores of all exchanges of one free coefficient for another (least squares).
 
 Let S be the free features of a local minimum (the h largest), P the penalized ones that are nonzero, N
 those that are never penalized, and A their union, with Gram matrix ``M = Z_A' D Z_A``. Exchanging i in S
 for j keeps A (and j) and the signs of P, and refits:
 
 - **j enters.** For j outside A, with ``c_j = z_j'Dr``, ``K_j = M^-1 Z_A'Dz_j`` and ``s_j`` the squared
-  norm of what of ``z_j`` A does not explain, F falls by ``c_j^2 / (2 s_j)``, ``theta_A`` moves by
+  norm of the part of ``z_j`` that A does not explain, F falls by ``c_j^2 / (2 s_j)``, ``theta_A`` moves by
   ``-K_j c_j / s_j`` and ``[M^-1]_ii`` grows by ``K_ji^2 / s_j``. For j in P, with ``t_j = alpha f_j``, F
   falls by ``t_j |theta_j| + t_j^2 [M^-1]_jj / 2`` and ``theta_A`` moves by
   ``t_j sign(theta_j) M^-1 e_j``.
-- **i leaves**, which is to say that ``t_i |theta_i|`` is added. With ``theta_i`` and ``m = [M^-1]_ii`` as
-  they are after j has entered, that costs the Huber function: ``theta_i^2 / (2m)`` if
+- **i leaves**: ``t_i |theta_i|`` is added. With ``theta_i`` and ``m = [M^-1]_ii`` after j has entered, the
+  cost is the Huber function ``theta_i^2 / (2m)`` if
   ``|theta_i| <= t_i m`` (then i ends at 0), else ``t_i |theta_i| - t_i^2 m / 2``.
 
-Where alpha is over the exact-penalty threshold the first branch always holds, and the difference is
+If alpha is above the exact-penalty threshold the first branch always holds, and the difference is
 
 .. math:: \frac12 \Bigl[\frac{(c_j + k_{ij} v_i)^2}{s_j + k_{ij}^2} - v_i^2\Bigr]
           = \frac{c_j^2 + 2 c_j k_{ij} v_i - s_j v_i^2}{2 (s_j + k_{ij}^2)}, \qquad
@@ -21,26 +21,28 @@ Where alpha is over the exact-penalty threshold the first branch always holds, a
 
 of which the second form is computed, because the first cancels for nearly collinear columns.
 
-A refit with held signs may turn the sign of a penalized coefficient; then it pays ``t_k |theta_k|`` and
-not the ``t_k sign_k theta_k < 0`` of the score, so ``2 t_k |theta_k|`` is taken off. What is left is a
-decrease of F that the refit attains.
+A refit with fixed signs may reverse the sign of a penalized coefficient. Then it pays ``t_k |theta_k|`` and
+not the ``t_k sign_k theta_k < 0`` of the score, so ``2 t_k |theta_k|`` is subtracted. The refit attains the
+remaining decrease of F.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from ..losses import Quadratic, get_loss
+from ..losses import Loss, Quadratic, get_loss
 from ..penalties import TrimmedL1
-from ._point import read_point
+from .candidate import read_candidate
 
 _RELATIVE_GAIN = 1e-9
-# A column counts as explained by others if this part of its squared norm is left, or less: 1e-9 of its
-# norm, of which float64 still holds seven digits. What is less than that and more than rounding is not
-# scored, and no claim is made about it.
+# A column counts as explained by others if at most this part of its squared norm remains: 1e-9 of its norm,
+# of which float64 still has seven digits. Columns between that and rounding are not scored.
 _EXPLAINED = 1e-18
 _ROUNDING = 1e-28
 _EPS = float(np.finfo(float).eps)
@@ -53,14 +55,14 @@ class Swap:
     Attributes
     ----------
     leaves : int or None
-        The free feature to give up. None if there is a place to spare, or no improving swap.
+        The free feature to give up. None if a place is empty, or if no swap improves.
     enters : int or None
-        The feature to let in instead. None if no swap improves.
+        The feature that replaces it. None if no swap improves.
     gain : float
-        By how much F falls; if no swap improves, the largest of the scores (usually 0 or less).
+        The decrease of F; if no swap improves, the largest score (usually 0 or less).
     exact : bool
-        Whether every score is the exact difference of F after refitting, so that a swap that was not found
-        does not exist. If not, F falls by ``gain`` at least, and other swaps may exist.
+        Whether every score is the exact difference of F after refitting, so that there are no other improving
+        swaps. If not, F falls by at least ``gain``, and other swaps may exist.
     """
 
     leaves: int | None
@@ -73,48 +75,35 @@ class Swap:
 
 
 def best_swap(
-    X,
-    y,
-    coef,
-    *,
-    penalty,
-    alpha,
-    intercept=0.0,
-    loss="quadratic",
-    sample_weight=None,
-    fit_intercept=False,
-    standardize=False,
-    positive=False,
-) -> Swap:
+    X: Any, y: ArrayLike, coef: ArrayLike, *, penalty: TrimmedL1, alpha: float, intercept: float = 0.0,
+    loss: Loss | str = "quadratic", sample_weight: ArrayLike | None = None, fit_intercept: bool = False,
+    standardize: bool = False, positive: bool = False,
+) -> Swap:  # fmt: skip
     r"""The best exchange of a free feature i for another j, for least squares.
 
     If no penalized coefficient is nonzero and alpha is at or over the exact-penalty threshold, the gain
     is half the difference of the mean squared residuals of two least squares fits, on S and on S with j
     for i, and all pairs are scored: if none improves, ``coef`` is 1-swap optimal. Otherwise (the soft
     case) i becomes penalized and j free, and the gain is that of a refit with the active set and the
-    signs of the penalized coefficients held; the module's docstring has the formulas. If there are fewer
+    signs of the penalized coefficients fixed; the module's docstring has the formulas. If there are fewer
     than h nonzeros, j enters and nothing leaves, which is exact for every alpha.
 
     Parameters
     ----------
-    X : array or sparse matrix of shape (n, p)
-    y : array-like of shape (n,)
+    X, y, alpha, sample_weight, fit_intercept, standardize
+        As in :func:`stationarity`.
     coef : array-like of shape (p,)
         Coefficients in the units of X, at a local minimum. (Elsewhere gains are counted from the refit of
         ``coef`` on its active set, not from ``coef`` itself.)
     penalty : TrimmedL1
-    alpha : float
-        Strength of the penalty, for a loss that is a mean over samples.
+        Without groups.
     intercept : float
         Used if ``fit_intercept`` is false; otherwise the intercept is refitted with the rest.
     loss : str or loss object
-        Least squares; anything else is a ``ValueError``.
-    sample_weight : array-like of shape (n,), optional
-    fit_intercept, standardize : bool
-        Whether the intercept is free, and whether the penalty acts on standardized coefficients.
+        Least squares; any other is a ``ValueError``.
     positive : bool
-        Whether ``theta >= 0`` is required. Then only swaps whose refit meets that are reported, and
-        ``exact`` is false unless even the refits without the constraint show no gain.
+        Whether ``theta >= 0`` is required. Then only swaps whose refit satisfies it are reported, and
+        ``exact`` is false unless the refits without the constraint show no gain either.
 
     Returns
     -------
@@ -140,8 +129,8 @@ def best_swap(
 
     References
     ----------
-    For least squares on subsets the swap is that of the exchange algorithms of optimal design and of Miller,
-    Subset selection in regression (2002), section 3.3; the soft scores are this library's.
+    For subsets the swap is that of the exchange algorithms of optimal design and of Miller, Subset selection
+    in regression (2002), section 3.3; the soft scores are this library's.
     """
     if not isinstance(penalty, TrimmedL1):
         raise ValueError(f"penalty must be a TrimmedL1; got {penalty!r}")
@@ -150,19 +139,10 @@ def best_swap(
         raise ValueError(f"loss must be 'quadratic', the only one with swap scores; got {loss!r}")
     if penalty.groups is not None:
         raise ValueError("penalty must not have groups: swaps are scored for single coefficients")
-    point = read_point(
-        X,
-        y,
-        coef,
-        penalty=penalty,
-        alpha=alpha,
-        intercept=intercept,
-        loss=loss,
-        sample_weight=sample_weight,
-        fit_intercept=fit_intercept,
-        standardize=standardize,
-        positive=positive,
-    )
+    point = read_candidate(
+        X, y, coef, penalty=penalty, alpha=alpha, intercept=intercept, positive=positive, loss=loss,
+        sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize,
+    )  # fmt: skip
     excluded = np.isinf(point.factor) & (point.theta != 0)
     if excluded.any() or (point.positive and (point.theta < 0).any()):
         raise ValueError("coef must be 0 for excluded features, and >= 0 with positive=True")
@@ -182,42 +162,42 @@ def _candidates(model, floor):
     best, found = -np.inf, []
     for score, leaves, enters in model.scores():
         best = max(best, float(score.max(initial=-np.inf)))
-        # Where every refit is as the score says, one swap a block is enough.
+        # If every refit attains its score, one swap per block is enough.
         above = floor if model.must_verify else max(floor, best)
         rows, columns = np.nonzero((score > floor) & (score >= above))
         found.append((score[rows, columns], leaves[columns], enters[rows]))
     if not np.isfinite(best):
         return 0.0, (np.empty(0), np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp))
     score, leaves, enters = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    order = np.lexsort((leaves, enters, -score))  # ties by index: the answer does not depend on blocks
+    order = np.lexsort((leaves, enters, -score))  # ties by index, so that blocks do not matter
     return best, (score[order], leaves[order], enters[order])
 
 
 def _attained(model, score, leaves, enters, floor):
-    """The swap with the largest gain that its refit attains, ``(gain, i, j)``; j is None if there is none."""
+    """``(gain, i, j)`` of the swap with the largest gain that a refit attains; j is None if there is none."""
     best = (floor, None, None)
     for top, i, j in zip(score.tolist(), leaves.tolist(), enters.tolist(), strict=True):
-        if top <= best[0]:  # a score is never less than what is attained
+        if top <= best[0]:  # a score is an upper bound of the gain
             break
         gain = top - model.shortfall(i, j) if model.must_verify else top
-        # A small difference of large numbers is rounding: the fixed signs were no model at all there.
+        # A small difference of large numbers is rounding: fixed signs do not describe that refit at all.
         if gain > max(best[0], 1e-6 * top):
             best = (gain, i, j)
     return best
 
 
 class _Model:
-    """The refit on the active set A, and what entering and leaving it costs.
+    """The refit on the active set A, and the scores of entering and leaving it.
 
     Attributes
     ----------
     slot : int or None
-        None if a feature has to leave for another to enter; otherwise the feature whose place costs
-        nothing, or -1 if the place is empty.
+        None if a feature must leave for another to enter; otherwise the feature that can leave at no cost,
+        or -1 if a place is empty.
     exact : bool
         Whether scores are exact differences of F.
     must_verify : bool
-        Whether a refit may break the signs that its score assumes.
+        Whether a refit may violate the signs that its score assumes.
     """
 
     def __init__(self, point, target):
@@ -228,39 +208,38 @@ class _Model:
         regular = (factor > 0) & np.isfinite(factor)
         magnitude = np.where(regular, factor, 0.0) * np.abs(theta)
         free = regular & (theta != 0) & (weights == 0)
-        held = regular & (theta != 0) & (weights != 0)
+        paying = regular & (theta != 0) & (weights != 0)
         never = (factor == 0) & alive
         at_bound = never & (theta == 0) & point.positive
         self.outside = regular & (theta == 0) & alive
         self.n_free = point.penalty.n_free
 
-        # Of the target less an intercept that is held, which the loss of the data knows nothing of.
+        # For the target minus a fixed intercept, which the loss of the data does not know.
         counted = alive & regular
         longest = np.max(self.columns.norms[counted] / factor[counted], initial=0.0)
         threshold = float(longest) * point.data.rms(target)
-        # A relative 1e-12 for an alpha that was set to the threshold, computed in another order.
-        hard = not held.any() and point.alpha >= (1 - 1e-12) * threshold
+        # A relative 1e-12 allows for an alpha equal to the threshold, computed in another order.
+        hard = not paying.any() and point.alpha >= (1 - 1e-12) * threshold
         self.threshold = np.full(theta.size, np.inf) if hard else point.alpha * np.where(regular, factor, 0.0)
 
-        # Least penalized first: a free column that earlier ones explain can be set to 0 and its share
-        # given to them, none of which pays for it, so its place costs nothing. A penalized one stays as
-        # it is.
+        # Least penalized first: a free column that earlier ones explain can be set to 0 and its share given
+        # to them at no cost, so its place is free. A penalized column stays as it is.
         by_size = np.argsort(-magnitude, kind="stable")
         order = np.concatenate(
-            [np.flatnonzero(never & ~at_bound), by_size[free[by_size]], by_size[held[by_size]]]
+            [np.flatnonzero(never & ~at_bound), by_size[free[by_size]], by_size[paying[by_size]]]
         )
         self.root = np.sqrt(point.data.d)
         Z = self.columns.dense(order) * self.root[:, None]
         kept, self.basis, R = _independent(Z)
         dropped = np.setdiff1d(np.arange(order.size), kept)
         idle = order[dropped[free[order[dropped]]]]
-        fixed = dropped[held[order[dropped]]]
+        fixed = dropped[paying[order[dropped]]]
 
         self.active = order[kept]
-        self.is_free, self.is_held = free[self.active], held[self.active]
-        self.sign = np.where(self.is_held, np.sign(theta[self.active]), 0.0)
+        self.is_free, self.is_paying = free[self.active], paying[self.active]
+        self.sign = np.where(self.is_paying, np.sign(theta[self.active]), 0.0)
         pull = np.zeros(kept.size)
-        pull[self.is_held] = self.threshold[self.active[self.is_held]] * self.sign[self.is_held]
+        pull[self.is_paying] = self.threshold[self.active[self.is_paying]] * self.sign[self.is_paying]
         self.inverse_root = solve_triangular(R, np.eye(kept.size)) if kept.size else R
         self.inverse = self.inverse_root @ self.inverse_root.T
         rest = self.root * target - Z[:, fixed] @ theta[order[fixed]]
@@ -273,14 +252,14 @@ class _Model:
         elif idle.size:
             self.slot = int(idle.min())
         self.leaving = np.flatnonzero(self.is_free)
-        can_enter = self.outside.any() or held.any()
-        # With an empty place nothing is penalized, whatever alpha is. A feature held at its bound by
-        # positive might move in a refit, which the scores leave out.
+        can_enter = self.outside.any() or paying.any()
+        # With an empty place nothing is penalized, whatever alpha is. A feature at the bound of ``positive``
+        # might move in a refit, which the scores ignore.
         self.exact = (hard or self.slot == -1 or self.n_free == 0 or not can_enter) and not at_bound.any()
-        self.must_verify = bool(point.positive or held.any())
+        self.must_verify = bool(point.positive or paying.any())
 
-    def scores(self):
-        """``(score, leaves, enters)`` by blocks: a matrix with a row for each j and a column for each i."""
+    def scores(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """``(score, leaves, enters)`` by blocks: scores with one row per j and one column per i."""
         if self.n_free == 0:
             return
         leaves = self.active[self.leaving] if self.slot is None else np.array([self.slot])
@@ -295,10 +274,10 @@ class _Model:
         product = self.columns.transposed(probe, block)
         shadow, c = product[:, :-1], product[:, -1]
         s = self._spare(j, shadow)
-        # A column that A explains is no candidate. Where nothing is penalized, a fit on j and part of A
-        # stays in the span of A, on which the fit is the best already: the gain is 0 for a duplicate of
-        # i, else negative. Where P is explained, fixed signs are no model, and j is as good as the
-        # columns that explain it.
+        # A column that A explains is not a candidate. If nothing is penalized, a fit on j and part of A stays
+        # in the span of A, where the fit is already the best: the gain is 0 for a duplicate of i, else
+        # negative. If P is not empty, fixed signs do not describe the refit, and j is as good as the columns
+        # that explain it.
         part = s / np.where(self.columns.norms[j] > 0, self.columns.norms[j], 1.0) ** 2
         ok = self.outside[j] & (part > _EXPLAINED)
         if np.any(self.outside[j] & ~ok & (part > _ROUNDING)):
@@ -318,7 +297,7 @@ class _Model:
         return score, j
 
     def _spare(self, j, shadow):
-        """``s_j``, taken from the remainder itself where the difference of squares would cancel."""
+        """``s_j``, computed from the remainder itself if the difference of squares would cancel."""
         square = self.columns.norms[j] ** 2
         s = square - np.einsum("ij,ij->i", shadow, shadow)
         close = np.flatnonzero(self.outside[j] & (s <= 1e-5 * square))
@@ -330,8 +309,8 @@ class _Model:
         return s
 
     def _penalized(self):
-        """Scores for j in P: it is in A already, and loses its penalty."""
-        at = np.flatnonzero(self.is_held)
+        """Scores for j in P: it is already in A and loses its penalty."""
+        at = np.flatnonzero(self.is_paying)
         j = self.active[at]
         t = self.threshold[j]
         entry = (t * self.sign[at] * self.theta[at] + t**2 * self.inverse[at, at] / 2)[:, None]
@@ -341,8 +320,8 @@ class _Model:
         moved = self.theta[i] + (t * self.sign[at])[:, None] * self.inverse[np.ix_(at, i)]
         return entry - _huber(np.abs(moved), self.inverse[i, i], self.threshold[self.active[i]]), j
 
-    def shortfall(self, i, j) -> float:
-        """By how much the refit after a swap gains less than its score; inf if it breaks ``theta >= 0``."""
+    def shortfall(self, i: int, j: int) -> float:
+        """Score minus the gain of the refit after a swap; inf if the refit violates ``theta >= 0``."""
         at = np.flatnonzero(self.active == j)
         sign = self.sign
         if at.size:
@@ -363,9 +342,9 @@ class _Model:
             k = int(np.flatnonzero(self.active == i)[0])
             limit = self.threshold[i] * inverse[k, k]
             push = theta[k] if abs(theta[k]) <= limit else np.copysign(limit, theta[k])
-            reached = theta[k] - push
+            end = theta[k] - push
             theta = theta - inverse[:, k] * (push / inverse[k, k])
-            theta[k] = reached  # 0 exactly, where it ends there
+            theta[k] = end  # exactly 0 if it ends there
         if self.positive and (theta < 0).any():
             return np.inf
         t = np.where(sign != 0, self.threshold[np.append(self.active, j)[: sign.size]], 0.0)

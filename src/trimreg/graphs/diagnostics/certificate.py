@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...diagnostics._point import matrix, number
+from ...diagnostics.arguments import matrix, number
 from ...penalties import Penalty, TrimmedL1, subgradient_residual
 from .minimum import local_minimum
 from .point import GraphPoint, read_graph

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...diagnostics._point import flag, matrix, number
+from ...diagnostics.arguments import flag, matrix, number
 from ...penalties import Penalty, get_penalty
 
 _EPS = float(np.finfo(float).eps)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from ...diagnostics._point import number
+from ...diagnostics.arguments import number
 from ...penalties import TrimmedL1, subgradient_residual
 from .point import read_graph
 

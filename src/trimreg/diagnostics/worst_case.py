@@ -1,15 +1,16 @@
-"""The worst of many sets: by trying all of them, by drawing some at random, or by a greedy search."""
+"""The worst of many sets: by trying all, by random draws, or by a greedy search."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 METHODS = ("auto", "exact", "sampling", "greedy")
-_GAIN = 1.0 + 1e-12  # what counts as larger: rounding does not
+_GAIN = 1.0 + 1e-12  # a relative increase below this is rounding
 
 
 @dataclass(frozen=True)
@@ -19,18 +20,18 @@ class WorstCase:
     Attributes
     ----------
     value : float
-        The largest value found: the maximum itself if ``how`` is "exact", else a lower bound of it. It is inf
-        where the columns of a set are linearly dependent.
+        The largest value found: the maximum if ``how`` is "exact", else a lower bound of it. It is inf if the
+        columns of a set are linearly dependent.
     free : tuple of int
-        The set U that has it.
+        The set U at which it is attained.
     feature : int
-        The feature outside of U and of the support that has it; -1 if there is none.
+        The feature outside of U and of the support at which it is attained; -1 if there is none.
     how : {"exact", "sampling", "greedy"}
-        Whether all sets were tried, or what found the value: draws at random, or the greedy search.
+        The method that found the value: all sets, random draws, or the greedy search.
     n_sets : int
-        How many sets were tried.
+        Number of sets tried.
     found : dict of str to float
-        The largest value by each way that was taken.
+        The largest value found by each method.
 
     Examples
     --------
@@ -48,41 +49,28 @@ class WorstCase:
 
     @property
     def exact(self) -> bool:
-        """Whether ``value`` is the maximum and not a lower bound."""
+        """Whether ``value`` is the maximum and not only a lower bound."""
         return self.how == "exact"
 
     @property
     def holds(self) -> bool | None:
-        """Whether the value is below 1 for every set: None if all that were found are, but not all tried."""
+        """Whether the value is below 1 for every set; None if it is below 1 but not all sets were tried."""
         if self.value >= 1.0:
             return False
         return True if self.exact else None
 
 
-def search(evaluate, candidates, sizes, draw, *, method="auto", n_draws=500, max_sets=5000, rng) -> WorstCase:
+def search(
+    evaluate: Callable[[tuple], tuple], candidates: Iterable[int], sizes: Iterable[int],
+    draw: Callable[[np.random.Generator], tuple], *, method: str = "auto", n_draws: int = 500,
+    max_sets: int = 5000, rng: np.random.Generator,
+) -> WorstCase:  # fmt: skip
     """The set of candidates, of one of these sizes, at which ``evaluate`` is largest.
 
-    Parameters
-    ----------
-    evaluate : function of a tuple of candidates to (value, set to report, feature)
-    candidates : sequence of int
-    sizes : sequence of int
-    draw : function of a generator to a tuple of candidates
-    method : {"auto", "exact", "sampling", "greedy"}
-        "auto" is "exact" up to ``max_sets`` sets, and beyond that the larger of the other two. "greedy" adds
-        the candidate that raises the value most until the largest size is there, then exchanges one for
-        another as long as that helps, with ``max_sets`` exchanges tried at most.
-    n_draws, max_sets : int
-    rng : numpy.random.Generator
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.diagnostics._worst import search
-    >>> def total(which): return sum(which), which, -1
-    >>> worst = search(total, range(5), [2], lambda rng: (0, 1), rng=np.random.default_rng(0))
-    >>> worst.value, worst.free, worst.how, worst.n_sets
-    (7.0, (3, 4), 'exact', 10)
+    ``evaluate`` maps a tuple of candidates to (value, set to report, feature), and ``draw`` draws a tuple.
+    "auto" is "exact" for up to ``max_sets`` sets, and otherwise the larger of the other two methods. "greedy"
+    adds the candidate that raises the value most until the largest size is reached. Then it exchanges single
+    candidates as long as that helps, with at most ``max_sets`` exchanges tried.
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {METHODS}; got {method!r}")
@@ -111,7 +99,7 @@ def search(evaluate, candidates, sizes, draw, *, method="auto", n_draws=500, max
 
 
 def _largest(evaluate, sets):
-    """The largest of the sets, as (value, set to report, feature, set), and how many there were."""
+    """The largest, as (value, set to report, feature, set), and the number of sets."""
     best, count = (-np.inf, (), -1, ()), 0
     for which in sets:
         count += 1
@@ -133,13 +121,10 @@ def _greedy(evaluate, candidates, sizes, max_exchanges):
     while improved and left > 0:
         improved = False
         for place in range(len(best[3])):
-            kept, others = _without(best[3], place), [c for c in candidates if c not in best[3]][:left]
+            kept = best[3][:place] + best[3][place + 1 :]
+            others = [c for c in candidates if c not in best[3]][:left]
             swapped, tried = _largest(evaluate, ((*kept, c) for c in others))
             count, left = count + tried, left - tried
             if swapped[0] > best[0] * _GAIN:
                 best, improved = swapped, True
     return best, count
-
-
-def _without(which, place):
-    return which[:place] + which[place + 1 :]
