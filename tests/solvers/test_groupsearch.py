@@ -62,7 +62,7 @@ def test_scores_of_best_subsets_are_those_of_refits(seed, q):
         rest = [4] if i == 0 else [0]
         assert cost == pytest.approx(least_squares(problem, rest) - now, rel=1e-6)
     assert sorted(scores.candidates) == [1, 2, 3, 5]
-    for j, entry in zip(scores.candidates, scores.entry, strict=True):
+    for j, entry in zip(scores.candidates, scores.entry_gain, strict=True):
         assert entry == pytest.approx(now - least_squares(problem, [0, 4, j]), rel=1e-6)
     for j, gain, partner in zip(scores.candidates, scores.gain, scores.partner, strict=True):
         swaps = [now - least_squares(problem, [4, j]), now - least_squares(problem, [0, j])]
@@ -80,7 +80,7 @@ def test_leaving_costs_no_more_than_the_penalty():
     held = np.flatnonzero((length > 0) & ~np.isin(np.arange(COUNT), scores.free))
     assert held.size
     for j in held:
-        entry = scores.entry[np.flatnonzero(scores.candidates == j)[0]]
+        entry = scores.entry_gain[np.flatnonzero(scores.candidates == j)[0]]
         assert entry == pytest.approx(search.levels[j] * length[j])
 
 
@@ -175,7 +175,7 @@ def test_copies_of_columns_that_are_active():
         GramSolver(inner, np.arange(3), theta, gradient, loss), theta, np.array([0]), gradient
     )
     scores = search.exchanges()
-    assert np.isfinite(scores.entry).all()
+    assert np.isfinite(scores.entry_gain).all()
     assert np.isfinite(scores.gain).all()
     for _ in exchange_while_better(search):
         pass
@@ -196,7 +196,7 @@ def test_scores_of_another_loss_are_of_its_quadratic_model():
     scores = search.exchanges()
     H = problem.hessian(problem.predictor(search.theta), np.arange(P))
     A = np.flatnonzero(np.isin(LABEL, [0, 1]))
-    for j, entry in zip(scores.candidates, scores.entry, strict=True):
+    for j, entry in zip(scores.candidates, scores.entry_gain, strict=True):
         J = np.flatnonzero(j == LABEL)
         spare = H[np.ix_(J, J)] - H[np.ix_(J, A)] @ np.linalg.solve(H[np.ix_(A, A)], H[np.ix_(A, J)])
         expected = 0.5 * search.gradient[J] @ np.linalg.solve(spare, search.gradient[J])

@@ -54,7 +54,7 @@ def test_scores_are_those_of_refits(search, factor, uniform):
     best = max(max(row.values()) for row in gains.values())
     assert best > 0
     for j, entry, gain, partner in zip(
-        scores.candidates, scores.entry, scores.gain, scores.partner, strict=True
+        scores.candidates, scores.entry_gain, scores.gain, scores.partner, strict=True
     ):
         if j in outside:
             assert entry == pytest.approx(here.objective - refit(problem, free | {j} | always))

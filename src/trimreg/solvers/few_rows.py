@@ -1,30 +1,28 @@
-r"""Least squares on data that are far away: solved on few rows, then held against the data.
+r"""Least squares on far data: solved on few rows, then confirmed on the data.
 
-One pass over X gives p + K rows with the same least squares (``Design.compressed``).
-The solver
-runs on them as on any other problem, in memory. Then the data have the last word: the solver goes on from its
-solution on the true design, where the gradient shows what rounding has hidden, and what is returned has been
-confirmed there. That takes a pass or two, for there is next to nothing left to do.
+One pass over X gives p + K rows with the same least squares objective (``Design.compressed``). The solver
+runs on them as on any other problem, in memory. Then it continues from its solution on the true design, where
+the gradient shows errors of rounding, so the returned solution is confirmed by the data. That takes a pass or
+two, because hardly anything is left to do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from .driver import Step
 from .problem import Problem
 
-#: Beyond so many columns the Gram matrix is too dear, unless the design says otherwise: its cost is the
-#: square of their number.
+#: Beyond this many columns the Gram matrix costs too much, unless the design says otherwise.
 WIDEST = 3000
 
 
-def pays(problem) -> bool:
-    """Whether to solve on few rows: least squares of moderate width, where X is far and longer than wide.
-
-    The number of free coefficients is below that of samples then, as it is for the few rows.
-    """
+def pays(problem: Problem) -> bool:
+    """Whether to solve on few rows: for least squares of moderate width, if X is far and longer than wide."""
     if problem.near or not problem.loss.least_squares:
         return False
     outputs = problem.loss.n_outputs
@@ -34,44 +32,24 @@ def pays(problem) -> bool:
 
 
 def compress(problem: Problem) -> Problem:
-    r"""The problem on few rows, all of the same weight: one pass over X, and the same objective.
+    r"""The problem on few rows of equal weight, with the same objective; takes one pass over X.
 
     .. math:: \tfrac12 \sum_i d_i (y_i - z_i'\theta)^2 = \tfrac1{2m} \sum_{i=1}^m (r_i - R_i'\theta)^2
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs import as_design
-    >>> from trimreg.designs.far.rows import ArrayRows
-    >>> from trimreg.losses import Quadratic
-    >>> from trimreg.penalties import L1
-    >>> from trimreg.solvers import Problem
-    >>> from trimreg.solvers.few_rows import compress
-    >>> X, y, d = np.arange(12.0).reshape(6, 2) ** 2, np.arange(6.0), np.full(6, 1 / 6)
-    >>> design = as_design(ArrayRows(X, block_rows=4), d)
-    >>> problem = Problem(design, Quadratic(), y, d, L1().bind(2), 0.1)
-    >>> few, theta = compress(problem), np.array([0.1, -0.2])
-    >>> few.design.shape, round(problem.objective(theta), 9) == round(few.objective(theta), 9)
-    ((3, 2), True)
     """
     design, y = problem.design.compressed(problem.y, problem.d)
     return replace(problem, design=design, y=y, d=np.full(len(y), 1.0 / len(y)))
 
 
-def iterate(solver, problem: Problem, theta0, options, takes_weights=False):
-    """Steps of the solver (a module) on few rows, and then on the data from where these have led.
+def iterate(
+    solver: Any, problem: Problem, theta0: np.ndarray | None, options: dict, takes_weights: bool = False
+) -> Iterator[Step]:
+    """Steps of the solver (a module) on few rows, and then on the data from there.
 
-    A solver has a function ``confirm`` for the second part, or simply goes on, with the weights if it takes
-    them.
+    The second part is the solver's function ``confirm`` if it has one. Otherwise the solver itself continues,
+    with the weights if it takes them.
     """
     few = compress(problem)
-    return _with_last_word(
-        solver, problem, few, solver.iterate(few, theta0, **options), options, takes_weights
-    )
-
-
-def _with_last_word(solver, problem, few, steps, options, takes_weights):
-    for step in steps:
+    for step in solver.iterate(few, theta0, **options):
         yield replace(step, converged=False, swap_optimal=None)
         if step.converged:
             break
@@ -80,7 +58,7 @@ def _with_last_word(solver, problem, few, steps, options, takes_weights):
         return
     further = dict(options)
     if further.get("eta") is None:
-        further["eta"] = 1.0 / few.lipschitz()  # many passes, if the data were asked
+        further["eta"] = 1.0 / few.lipschitz()  # on the data it would take many passes
     if takes_weights:
         further["w0"] = step.weights
     yield from solver.iterate(problem, step.theta, **further)

@@ -1,13 +1,12 @@
 r"""Positive definite matrices inside compiled code: factor, inverse, product, solution.
 
-Small matrices go by plain loops, larger ones through LAPACK and BLAS. Numba has both for its own linear
-algebra, as symbols that compiled code may call and keep on disk; but its Cholesky raises where a matrix is
-not positive definite, which is a question here and no error. Calls into the interpreter (``objmode``) would
-be the other way: functions that hold them, cached by several processes at once, have been seen to fail when
-loaded.
+Small matrices take plain loops, larger ones LAPACK and BLAS. Numba has both for its own linear algebra, as
+symbols that compiled code may call and cache on disk. Its own Cholesky raises an error if a matrix is not
+positive definite, which is a question here and not an error. Calls into the interpreter (``objmode``) are no
+alternative: compiled functions with such calls, cached by several processes at once, have failed to load.
 
-LAPACK reads matrices by columns. A lower triangle by rows is to it an upper one, and ``A B`` by rows is
-``B' A'`` by columns, so that nothing is transposed.
+LAPACK reads matrices by columns. It sees a lower triangle by rows as an upper one, and ``A B`` by rows as
+``B' A'`` by columns, so nothing is transposed.
 """
 
 from __future__ import annotations
@@ -34,16 +33,7 @@ _DOUBLE, _UPPER, _PLAIN, _TURNED = ord("d"), ord("U"), ord("N"), ord("T")
 
 @njit(cache=True)
 def factored(matrix):
-    """The lower Cholesky factor, and whether there is one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.lapack import factored
-    >>> factored(np.array([[4.0, 2.0], [2.0, 2.0]]))
-    (array([[2., 0.],
-           [1., 1.]]), True)
-    """
+    """The lower Cholesky factor, and whether there is one."""
     p = matrix.shape[0]
     factor = np.zeros((p, p))
     if p > SMALL:
@@ -84,15 +74,7 @@ def _invert_triangle(factor, half, start, end):
 def inverted(factor):
     """The inverse of the matrix that has this lower Cholesky factor.
 
-    By blocks of rows of the inverse M of the factor, whose sum of products is the inverse: :math:`M'M`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.lapack import inverted
-    >>> inverted(np.array([[2.0, 0.0], [0.0, 0.5]]))
-    array([[0.25, 0.  ],
-           [0.  , 4.  ]])
+    It is the sum :math:`M'M` over blocks of rows of M, the inverse of the factor.
     """
     p = factor.shape[0]
     half, inverse = np.zeros((p, p)), np.zeros((p, p))
@@ -132,16 +114,7 @@ def inverted(factor):
 
 @njit(cache=True)
 def product(left, right):
-    """``left @ right`` of square matrices.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.lapack import product
-    >>> product(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
-    array([[2., 1.],
-           [4., 3.]])
-    """
+    """``left @ right`` of square matrices."""
     p = left.shape[0]
     both, one, zero = np.empty((p, p)), np.ones(1), np.zeros(1)
     _gemm(
@@ -153,15 +126,7 @@ def product(left, right):
 
 @njit(cache=True)
 def solved(matrix, rhs):
-    """The solution of a positive semidefinite system, with as little of its diagonal added as it needs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.lapack import solved
-    >>> solved(np.array([[4.0, 2.0], [2.0, 2.0]]), np.array([2.0, 0.0]))
-    array([ 1., -1.])
-    """
+    """The solution of a positive semidefinite system, with as little of its diagonal added as it needs."""
     n = rhs.size
     root = np.empty(n)
     for i in range(n):

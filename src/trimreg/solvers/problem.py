@@ -15,8 +15,8 @@ from ..penalties.base import PenaltyProtocol
 class Problem:
     r"""Minimize :math:`F(\theta) = L(Z\theta) + P_\alpha(\theta)`, over ``theta >= 0`` where ``positive``.
 
-    ``positive`` is for all coordinates or an array of flags. Arrays of weights and thresholds have an entry
-    for every part of the penalty's norm: a coefficient, or a group of them.
+    ``positive`` holds for all coordinates or is an array of flags. Arrays of weights and thresholds have one
+    value per part of the penalty's norm; a part is a coefficient or a group of them.
     """
 
     design: Design
@@ -36,7 +36,7 @@ class Problem:
         return replace(self, penalty=self.penalty.freeing(h))
 
     def restricted(self, parts: np.ndarray) -> Problem:
-        """The problem on these parts alone; all others are 0."""
+        """The problem on these parts alone; all others are fixed at 0."""
         W = self.penalty.norm.coordinates(parts)
         positive = self.positive[W] if np.ndim(self.positive) else self.positive
         design, penalty = self.design.restricted(W), self.penalty.restricted(parts)
@@ -48,12 +48,12 @@ class Problem:
 
     @property
     def near(self) -> bool:
-        """Whether X is in memory; where it is not, every product is a pass over data far away."""
+        """Whether X is in memory; otherwise every product is a pass over far data."""
         return self.design.near
 
     @property
     def precision(self) -> float:
-        """The rounding of a product with the design: float64, however its numbers are stored."""
+        """The rounding of a product with the design: that of float64, however its numbers are stored."""
         return float(np.finfo(float).eps)
 
     def predictor(self, theta):
@@ -78,8 +78,8 @@ class Problem:
     def weights(self, theta, gradient):
         """The penalty's weights at theta. Ties, zeros above all, go to the larger gradient.
 
-        Under ``theta >= 0`` only its negative part counts: a coordinate at 0 that its constraint holds
-        back has nothing to gain from being free.
+        Under ``theta >= 0`` only the negative part of the gradient counts: a coordinate that its constraint
+        keeps at 0 gains nothing from being free.
         """
         pull = gradient
         if np.any(self.positive):
@@ -93,7 +93,7 @@ class Problem:
         return self.weights(theta, pull)
 
     def free_set(self, theta, gradient):
-        """The parts that a trimmed penalty frees at theta; those it never penalizes are not counted."""
+        """The parts that a trimmed penalty frees at theta, without those that it never penalizes."""
         return np.flatnonzero((self.weights(theta, gradient) == 0) & (self.penalty.levels(1.0) > 0))
 
     def objective(self, theta, eta=None):
@@ -103,14 +103,14 @@ class Problem:
     def lipschitz(self) -> float:
         r"""The constant :math:`L_f` of the gradient: ``curvature bound * ||Z' diag(d) Z||_2``, or inf.
 
-        The largest eigenvalue is taken by Lanczos to machine precision, so that ``1/L_f`` is a step
-        for which the paper's theorem holds.
+        The largest eigenvalue is computed by Lanczos to machine precision, so that the paper's theorem holds
+        for the step ``1/L_f``.
         """
         bound = self.loss.curvature_bound
         return bound * self.spectral_norm() if np.isfinite(bound) else np.inf
 
     def local_lipschitz(self, eta) -> float:
-        """The same with the curvature at the linear predictor ``eta``, for losses that have no bound."""
+        """The same with the curvature at the linear predictor ``eta``, for losses without a bound."""
         live = self.d > 0
         curvature = self.loss.curvature(eta, self.y, self.d)[live].T / self.d[live]
         largest = float(np.max(curvature, initial=0.0))
@@ -135,7 +135,7 @@ class Problem:
                 return self.design.rmatvec((self.d * eta.T).T) / unit
 
             normal = LinearOperator((p, p), matvec=normal_product, dtype=float)
-            # Unequal entries, lest the start be orthogonal to the eigenvector of mirrored columns.
+            # Unequal entries: otherwise the start can be orthogonal to the eigenvector of mirrored columns.
             start = (norms / unit + 1e-3) * (1.0 + 0.5 * np.cos(np.arange(p)))
             largest = float(eigsh(normal, k=1, v0=start / np.linalg.norm(start))[0][0]) * unit**2
         return largest if largest > 0 else 1.0
@@ -145,13 +145,14 @@ class Problem:
 
         A penalized nonzero j has ``alpha f_j = |z_j' g|`` with g the gradient of the loss in the predictor. A
         local minimum minimizes a convex problem in which 0 is feasible, so its loss is at most that of 0, and
-        there ``||g/d||_D`` is at most the loss's ``slope_bound``: beyond ``max_j ||z_j||_D slope_bound /
-        f_j`` there is none. For least squares the bound is ``||y||_D``. For a group ``|z_j' g|`` is the dual
-        norm of its products, at most that of its column norms. Parts with factor 0 are not counted.
+        ``||g/d||_D`` is at most the loss's ``slope_bound``. Hence there is no penalized nonzero if alpha
+        exceeds ``max_j ||z_j||_D slope_bound / f_j``. For least squares the bound is ``||y||_D``. For a group
+        ``|z_j' g|`` is the dual norm of its products, at most that of its column norms. Parts with factor 0
+        do not count.
         """
         factor = self.penalty.levels(1.0)
         regular = (factor > 0) & np.isfinite(factor)
-        # The entries of a row share a column: in l2 together they are at most what one is bounded by.
+        # The entries of a row share a column: together, in l2, they obey the bound of a single one.
         outputs = np.sqrt(self.loss.n_outputs)
         norms = self.penalty.norm.dual_lengths(self.design.column_norms(self.d)) / outputs
         slope = self.loss.slope_bound(self.y, self.d)
@@ -160,9 +161,9 @@ class Problem:
     def normalized(self) -> tuple[Problem, np.ndarray]:
         """The same problem for columns of norm one (of mean square one in a group), and the norms.
 
-        Coefficients of the new problem are the old ones times the norms; the magnitudes ``r_j`` and
-        the penalty do not change. Gram matrices then have a unit diagonal, whatever the
-        units of X. A column of zeros keeps norm 1 here and a zero diagonal.
+        Coefficients of the new problem are the old ones times the norms; the magnitudes ``r_j`` and the
+        penalty do not change. Gram matrices then have a unit diagonal, whatever the units of X. A column of
+        zeros is given the norm 1 here and has a zero diagonal.
         """
         norms = self.penalty.norm.common(self.design.column_norms(self.d))
         norms = np.where(norms > 0, norms, 1.0)

@@ -1,29 +1,31 @@
 r"""The whole surface of (h, alpha) from warm starts.
 
-Alpha goes upward, and within it h. A cell then has two neighbours that are solved already, each a start: the
-smaller h, with the best candidates added to its free set, and the smaller alpha. The one that leads lower is
-kept and improved by exchanges. A sweep back, from larger alpha and larger h, offers every cell its other two
-neighbours. Best subsets are rivals at the largest alpha, and the homotopy at a cell of every third row: what
-they find spreads from there.
+Alpha rises, and within it h. A cell then has two solved neighbors, each a start: the smaller h, with the best
+candidates added to its free set, and the smaller alpha. The start that leads lower is kept and improved by
+exchanges. A sweep back, from larger alpha and larger h, offers every cell its other two neighbors. Best
+subsets are rivals at the largest alpha, and the homotopy at one cell of every third row. Their findings
+spread from there.
 
-For least squares and single coefficients all of it happens in Gram coordinates: the Gram matrix of the
-columns that matter is computed once, and a cell costs no pass over X, or one that verifies it where X has
+For least squares and single coefficients all of it happens in Gram coordinates. The Gram matrix of the
+columns that matter is computed once. A cell then costs no pass over X, or one pass that verifies it if X has
 more columns than the matrix. Above the exact-penalty threshold a row is a path of best subsets, each grown
-from the last. Other losses, and groups, go by MM from the same neighbours.
+from the last. Other losses, and groups, are solved by MM from the same neighbors.
 """
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..penalties.base import largest_violation
 from .driver import Step
+from .gram import GramCache
 from .mm.solver import EFFORTS, improve_on_model, settle
 from .mm.starts import homotopy
 from .mm.workingset import GramSolver, WorkingSetSolver
+from .problem import Problem
 from .search.exchange import exchange_while_better, kick
 from .search.soft import SoftSearch
 from .search.subset import SubsetSearch
@@ -31,29 +33,38 @@ from .search.subset import SubsetSearch
 _ALL_COLUMNS = 3000  # up to this many columns the whole Gram matrix is formed
 _KICKS = 1  # out of the basin of a best subset that is a rival at the largest alpha
 _BETTER = 1e-7  # relative fall of F for which a rival is taken
-_ROUGH = 1e-2  # tolerance at which rivals are compared; what F still falls by is of second order
-_HOMOTOPY_ROWS = 3  # in one row of so many, the homotopy is a rival at one cell
+_ROUGH = 1e-2  # tolerance at which rivals are compared; the further fall of F is of second order
+_HOMOTOPY_ROWS = 3  # the homotopy is a rival at one cell of every third row
 
 
 def surface(
-    problem, hs, alphas, *, tol=1e-6, rng=None, effort="medium", gram=None, verify=True, advance=None
-):
-    """A :class:`Step` for every cell: ``steps[i][j]`` for ``hs[i]`` and ``alphas[j]``.
+    problem: Problem,
+    hs: Sequence[int],
+    alphas: Sequence[float],
+    *,
+    tol: float = 1e-6,
+    rng: np.random.Generator | None = None,
+    effort: str = "medium",
+    gram: Callable[[np.ndarray], GramCache] | None = None,
+    verify: bool = True,
+    advance: Callable[[], None] = lambda: None,
+) -> list[list[Step]]:
+    """One :class:`Step` per cell: ``steps[i][j]`` for ``hs[i]`` and ``alphas[j]``.
 
     Parameters
     ----------
     problem : Problem
         With a trimmed penalty, bound to any h.
     hs : sequence of int
-        Rising.
+        In rising order.
     alphas : sequence of float
-        In any order. One at or above the exact-penalty threshold gives best subsets.
+        In any order. Values at or above the exact-penalty threshold give best subsets.
     tol, rng, effort
-        As in the default solver; ``"high"`` takes the homotopy as a rival in every cell.
+        As in the default solver; ``"high"`` tries the homotopy in every cell.
     gram : function from column norms to a GramCache, optional
         Where Gram matrices come from, if not from the design.
     verify : bool
-        Whether every cell is checked by the true gradient, and finished by MM where it falls short.
+        Whether every cell is checked by the true gradient, and finished by MM if it falls short.
     advance : callable, optional
         Called after every cell.
     """
@@ -71,32 +82,29 @@ def surface(
     threshold = normal.exact_threshold()
     exact = [j for j in order if alphas[j] >= threshold]
     soft = [j for j in order if alphas[j] < threshold]
-    steps = [[None] * len(alphas) for _ in hs]
-    tell = advance if advance is not None else _nothing
-    for j in exact:
-        for i, step in enumerate(rows.subsets(hs, float(alphas[j]), tell)):
-            steps[i][j] = step
-    found = rows.soft(hs, [float(alphas[j]) for j in soft], tell) if soft else []
-    for j, column in zip(soft, found, strict=True):
-        for i, step in enumerate(column):
-            steps[i][j] = step
-    return [[replace(step, theta=step.theta / norms) for step in row] for row in steps]
-
-
-def _nothing():
-    """No one is told."""
+    columns = {j: list(rows.subsets(hs, float(alphas[j]), advance)) for j in exact}
+    if soft:
+        columns |= zip(soft, rows.soft(hs, [float(alphas[j]) for j in soft], advance), strict=True)
+    return [
+        [replace(columns[j][i], theta=columns[j][i].theta / norms) for j in range(len(alphas))]
+        for i in range(len(hs))
+    ]
 
 
 @dataclass
 class Cell:
-    """A local minimum of the surface: enough to start a neighbour from."""
+    """A local minimum of the surface, with all that a neighbor needs to start from it."""
 
     theta: np.ndarray
     free: np.ndarray
     gradient: np.ndarray
-    model: GramSolver  # that the gradient is of
+    model: GramSolver  # the model that the gradient belongs to
     objective: float
-    candidates: np.ndarray  # who would gain most by being free, best first
+    candidates: np.ndarray  # coordinates by falling gain on entering the free set
+
+    @property
+    def end(self):
+        return self.theta, self.free, self.objective
 
     def start(self):
         return self.theta, self.free, self
@@ -118,19 +126,18 @@ class _LeastSquares:
     def __init__(self, inner: WorkingSetSolver, effort: str, verify: bool):
         self.inner, self.effort, self.verify = inner, effort, verify
         problem = inner.problem
-        self.levels = problem.penalty.levels(1.0)
-        self.usable = np.flatnonzero(inner.alive & np.isfinite(self.levels))
+        self.usable = np.flatnonzero(inner.alive & np.isfinite(problem.penalty.levels(1.0)))
         self.complete = self.usable.size <= _ALL_COLUMNS
         self.origin_loss = problem.loss_value(problem.origin())
         self.model = None
 
     def _require(self, columns):
-        """More columns of the Gram matrix, if they are not in it."""
+        """Extend the Gram matrix to these columns if they are not in it."""
         if not self.complete and np.any(~np.isin(columns, self.model.columns)):
             self._columns(np.union1d(self.model.columns, columns))
 
     def _columns(self, columns):
-        """Take these columns into the Gram matrix."""
+        """Take the model on these columns."""
         zero = np.zeros(self.inner.problem.n_features)
         self.model = GramSolver(self.inner, columns, zero, self.inner.gradient_at_zero, self.origin_loss)
 
@@ -151,7 +158,7 @@ class _LeastSquares:
                     starts.append(self._from_homotopy(h, alpha))
                 if j == len(alphas) - 1 and h in subsets:
                     starts.append(subsets[h])
-                # What no exchange improved at the last alpha is not looked at again in every second row.
+                # A free set that no exchange improved at the last alpha is skipped in every second row.
                 known = cells[i, j - 1] if j % 2 else None
                 cells[i, j] = self._solve(h, alpha, starts, known)
                 tell()
@@ -161,13 +168,9 @@ class _LeastSquares:
                 starts += [cells[i, j + 1].start()] if j + 1 < len(alphas) else []
                 cells[i, j] = self._rival(cells[i, j], hs[i], alphas[j], starts)
         return [
-            [self._step(cells[i, j], h, alpha) for i, h in enumerate(hs)] for j, alpha in enumerate(alphas)
+            [self._step(*cells[i, j].end, h, alpha) for i, h in enumerate(hs)]
+            for j, alpha in enumerate(alphas)
         ]
-
-    def _solver(self, h, alpha):
-        other = copy.copy(self.model)
-        other.problem = self.inner.problem.at(alpha).freeing(h)
-        return other
 
     def _homotopy_at(self, i, j, count):
         if self.effort == "medium":
@@ -175,10 +178,10 @@ class _LeastSquares:
         return self.effort == "high"
 
     def _solve(self, h, alpha, starts, known) -> Cell:
-        """The lowest of the starts, ``(theta, free, cell that it is of)`` each, improved by exchanges."""
-        for theta, *_ in starts:  # a best subset may have a column that is not in the matrix
+        """The lowest of the starts, tuples ``(theta, free, its cell)``, improved by exchanges."""
+        for theta, *_ in starts:  # a best subset may use a column that is not in the matrix
             self._require(np.flatnonzero(theta))
-        solver = self._solver(h, alpha)
+        solver = self.model.at(alpha, h)
         start = min((_rough(solver, start) for start in _distinct(starts)), key=lambda rough: rough[0])[1]
         while True:
             cell = self._improved(SoftSearch(solver, *start), (4, 2), known)
@@ -186,11 +189,11 @@ class _LeastSquares:
             if outside.size == 0:
                 return cell
             self._require(outside)
-            solver, start = self._solver(h, alpha), (cell.theta, cell.free)
+            solver, start = self.model.at(alpha, h), (cell.theta, cell.free)
 
     def _rival(self, cell, h, alpha, starts) -> Cell:
-        """The cell, or what a start leads to if that is lower."""
-        solver = self._solver(h, alpha)
+        """The cell, or the end of a start that is lower."""
+        solver = self.model.at(alpha, h)
         for start in _distinct(starts, known=cell.free):
             rough, start = _rough(solver, start)
             if rough < cell.objective * (1 + 1e-4):
@@ -200,18 +203,18 @@ class _LeastSquares:
         return cell
 
     def _improved(self, search, splices, known=None) -> Cell:
-        """The cell that exchanges lead to; none are tried for the free set of a known one."""
+        """The cell that exchanges lead to; none are tried if the free set is that of ``known``."""
         if known is not None and np.array_equal(np.sort(search.free), np.sort(known.free)):
             candidates = known.candidates
         else:
             for _ in exchange_while_better(search, splices=splices, trials=4):
                 pass
             scores = search.scores  # of the last round of exchanges, which found none
-            candidates = scores.candidates[np.argsort(-scores.entry, kind="stable")]
+            candidates = scores.candidates[np.argsort(-scores.entry_gain, kind="stable")]
         return Cell(search.theta, search.free, search.gradient, self.model, search.objective, candidates)
 
     def _best_subsets(self, hs):
-        """Best subsets, as starts: where alpha is large they are the solution, free set and all."""
+        """Best subsets, as starts: if alpha is large they are the solution."""
         alpha = self.inner.problem.exact_threshold() * (1 + 1e-6) or 1.0
         rng, starts = np.random.default_rng(0), {}
         for h, search in self._grown(hs, alpha):
@@ -221,40 +224,28 @@ class _LeastSquares:
         return starts
 
     def _from_homotopy(self, h, alpha):
-        solver = self._solver(h, alpha)
+        solver = self.model.at(alpha, h)
         for theta, gradient, *_ in homotopy(solver):  # noqa: B007 - the last is used
             pass
         return theta, solver.problem.free_set(theta, gradient), None
 
-    def _step(self, cell, h, alpha):
-        step = Step(cell.theta, self._weights(cell.free, h), cell.objective, converged=True)
-        return self._verified(step, h, alpha) if self.verify else step
-
-    def _weights(self, free, h):
-        """Weights of that free set; vacant places go to the first features, whose coefficients are 0."""
-        weights = (self.levels > 0).astype(float)
-        weights[free] = 0.0
-        regular = np.flatnonzero((weights > 0) & np.isfinite(self.levels))
-        weights[regular[: max(h - free.size, 0)]] = 0.0
-        return weights
-
-    def _verified(self, step, h, alpha):
-        """The step, or where MM leads from it if the true gradient shows a violation."""
-        inner = copy.copy(self.inner)
-        inner.problem = problem = self.inner.problem.at(alpha).freeing(h)
-        gradient = problem.gradient(problem.predictor(step.theta))
-        threshold = problem.penalty.thresholds(step.weights, alpha)
-        worst = largest_violation(step.theta, gradient, threshold)
+    def _step(self, theta, free, objective, h, alpha):
+        """The step of a cell, or the end of MM from it if the true gradient shows a violation."""
+        inner = self.inner.at(alpha, h)
+        problem = inner.problem
+        step = Step(theta, problem.weights_freeing(theta, free), objective, converged=True)
+        if not self.verify:
+            return step
+        gradient = problem.gradient(problem.predictor(theta))
+        worst = largest_violation(theta, gradient, problem.penalty.thresholds(step.weights, alpha))
         if worst > 3 * inner.goal:
-            return settle(
-                inner, step.theta, problem.weights_freeing(step.theta, np.flatnonzero(threshold == 0))
-            )
+            return settle(inner, theta, step.weights)
         return replace(step, message=f"largest violation {worst:.3g}, goal {inner.goal:.3g}")
 
     # -- columns outside the Gram matrix ---------------------------------------------------------------
 
     def _screened(self, h, alpha):
-        """Columns to begin with: the lasso's at the smallest alpha, and those of largest gradient there."""
+        """The first columns: those of the lasso at the smallest alpha, and of largest gradient there."""
         problem = self.inner.problem
         threshold = problem.penalty.levels(alpha)
         theta, gradient, *_ = self.inner.solve(self.inner.null, threshold, tol=1e-2)
@@ -264,7 +255,7 @@ class _LeastSquares:
         return np.sort(self.usable[np.argpartition(-rank, room - 1)[:room]])
 
     def _violators(self, cell, solver):
-        """Columns outside the matrix that the penalty does not hold at 0: one pass over X."""
+        """Columns outside the matrix that violate their condition at 0: one pass over X."""
         if self.complete:
             return np.empty(0, dtype=np.intp)
         problem = solver.problem
@@ -276,10 +267,8 @@ class _LeastSquares:
     # -- rows of best subsets ----------------------------------------------------------------------------
 
     def _grown(self, hs, alpha):
-        """``(h, search)`` for rising h, each grown from the last."""
-        first = copy.copy(self.inner)
-        first.problem = self.inner.problem.at(alpha).freeing(hs[0])
-        search = SubsetSearch(first, np.empty(0, dtype=np.intp))
+        """``(h, search)`` for rising h; each best subset grows from the last by its best column and swaps."""
+        search = SubsetSearch(self.inner.at(alpha, hs[0]), np.empty(0, dtype=np.intp))
         for h in hs:
             search.grow(h)
             while search.swap_best():
@@ -287,18 +276,17 @@ class _LeastSquares:
             yield h, search
 
     def subsets(self, hs, alpha, tell):
-        """Best subsets of rising size, each grown from the last by the best entry, then swapped."""
+        """Steps of best subsets of rising size."""
         for h, search in self._grown(hs, alpha):
             theta, free = search.solution()
             tell()
-            step = Step(theta, self._weights(free, h), search.objective, converged=True)
-            yield self._verified(step, h, alpha) if self.verify else step
+            yield self._step(theta, free, search.objective, h, alpha)
 
 
 def _rough(solver, start):
-    """F for the free set of a start, roughly, and the start moved there."""
+    """F for the free set of a start at a rough tolerance, and the start moved there."""
     theta, free, cell = start
-    # A Gram matrix that got more columns since does not know their gradient: it is made anew.
+    # If the Gram matrix has more columns by now, their gradient is not known and is computed anew.
     gradient = cell.gradient if cell is not None and cell.model.columns is solver.columns else None
     penalty, alpha = solver.problem.penalty, solver.problem.alpha
     threshold = penalty.levels(alpha)
@@ -318,7 +306,7 @@ def _distinct(starts, known=None):
 
 
 class _General:
-    """Rows of the surface for any loss, single coefficients or groups: MM from the neighbours."""
+    """Rows of the surface for any loss, single coefficients or groups: MM from the neighbors."""
 
     def __init__(self, inner: WorkingSetSolver, effort: str, rng):
         self.inner, self.rng = inner, rng
@@ -335,7 +323,7 @@ class _General:
                 tell()
             steps.append(column)
         for j in reversed(range(len(alphas) - 1)):
-            for i, h in enumerate(hs):  # what a larger alpha has found, offered to the smaller one
+            for i, h in enumerate(hs):  # offer the solution of a larger alpha to the smaller one
                 steps[j][i] = self._solve(h, alphas[j], [steps[j + 1][i]], steps[j][i])
         return steps
 
@@ -347,9 +335,8 @@ class _General:
             yield step
 
     def _solve(self, h, alpha, starts, incumbent=None) -> Step:
-        """The lowest of MM from the starts (from the null model if there is none), improved on its model."""
-        inner = copy.copy(self.inner)
-        inner.problem = self.inner.problem.at(alpha).freeing(h)
+        """The lowest end of MM from the starts (by default the null model), improved on its model."""
+        inner = self.inner.at(alpha, h)
         best, tried = incumbent, set()
         for start in starts or [None]:
             theta = inner.null if start is None else start.theta
@@ -361,7 +348,7 @@ class _General:
             step = settle(inner, theta, weights)
             if best is None or step.objective < best.objective - _BETTER * abs(best.objective):
                 best = step
-        if best is incumbent or not self.effort.exchanges:
+        if best is incumbent or not self.effort.search:
             return best
         *_, best = improve_on_model(inner, best, self.rng, self.effort)
         return best

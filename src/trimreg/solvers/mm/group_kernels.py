@@ -1,8 +1,8 @@
 r"""The compiled loops for groups: prox and nearest subgradient of a group norm, block coordinate descent.
 
-Plain functions over contiguous float64 arrays, cached on disk, compiled on first use: few and short, since
-compiling is what a first call waits for. A group is ``theta[starts[g]:starts[g + 1]]``. Its norm is the
-Euclidean one or, where ``flat`` is true, the largest size of an entry: its prox flattens the top of a group.
+Plain functions over contiguous float64 arrays, compiled on first use and cached on disk. They are few and
+short, since a first call waits for the compiler. A group is ``theta[starts[g]:starts[g + 1]]``. Its norm is
+Euclidean or, if ``flat`` is true, the maximum of absolute values, whose prox flattens the top of a group.
 
 Both norms use the decomposition of Moreau: with the dual norm :math:`\|\cdot\|_*`,
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-#: Entries of a group this near to its largest one, relative to it, count as being at the top.
+#: Entries of a group count as its maximum if they are this near to it, relative to it.
 TOP = 1e-9
 _PROX_STEPS = 10
 
@@ -48,9 +48,9 @@ def water_level(u, t):
 
 @njit(cache=True, error_model="numpy")
 def prox(z, t, flat, out):
-    """``argmin ||x - z||^2 / 2 + t ||x||`` into ``out`` (not ``z``); returns its largest size of an entry.
+    """``argmin ||x - z||^2 / 2 + t ||x||`` into ``out`` (not ``z``); returns its maximum absolute value.
 
-    That of the largest size cuts z at a level: the entries at the top are equal to the bit.
+    For the maximum norm it cuts z at a level: the entries at the maximum are equal to the bit.
     """
     dual = 0.0
     for i in range(z.size):
@@ -73,10 +73,10 @@ def prox(z, t, flat, out):
 
 @njit(cache=True, error_model="numpy")
 def residual(x, g, t, flat, out):
-    r"""The element of :math:`g + t\,\partial\|x\|` nearest to 0 into ``out``; returns its largest size.
+    r"""The element of :math:`g + t\,\partial\|x\|` nearest to 0 into ``out``; returns its maximum norm.
 
-    Away from 0 the subdifferential of the Euclidean norm is ``x / ||x||``; that of the largest size is the
-    convex hull of the signed unit vectors of the entries at the top, and the nearest element cuts the
+    Away from 0 the subdifferential of the Euclidean norm is ``x / ||x||``. That of the maximum norm is the
+    convex hull of the signed unit vectors of the entries at the maximum, and the nearest element cuts the
     gradient there at a level. A group with ``t = inf`` has no condition.
     """
     top, square = 0.0, 0.0
@@ -120,7 +120,7 @@ def shift(gram, gradient, theta, target, first, last):
 def improve_group(gram, first, x, g, t, flat, tol, z, following):
     """Steps towards the minimizer over one group; ``x`` and its gradient ``g`` in place.
 
-    Exact coordinate descent for a free group, or one of one coordinate; else proximal gradient steps.
+    Exact coordinate descent for a free group or a single coordinate, else proximal gradient steps.
     """
     k = x.size
     if t == 0.0 or k == 1:
@@ -164,8 +164,8 @@ def block_descent(gram, gradient, theta, starts, threshold, flat, max_epochs, to
     r"""Cyclic block coordinate descent on ``q(theta) + sum_g t_g ||theta_g||`` with Hessian ``gram``.
 
     ``theta`` and ``gradient`` (of the quadratic part) are updated in place; ``work`` is of shape (4, m). A
-    group whose condition holds within ``tol`` is left alone, which costs as much as its size: so an epoch in
-    which no group had to move is a certificate. Returns whether it came to that.
+    group whose condition holds within ``tol`` is left alone, so an epoch in which no group moves is a
+    certificate. Returns whether there was one.
     """
     for _ in range(max_epochs):
         violated, longest = False, 0.0

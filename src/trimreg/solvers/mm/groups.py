@@ -1,12 +1,12 @@
-r"""A quadratic plus group norms, minimized in Gram coordinates: what ``minimize_block`` does for l1.
+r"""A quadratic plus group norms, minimized in Gram coordinates: the counterpart of ``minimize_block`` for l1.
 
 .. math:: \min_x\; g'(x - \theta) + \tfrac12 (x - \theta)'G(x - \theta) + \sum_g t_g \|x_g\|_q,
           \quad q \in \{2, \infty\}.
 
-Block coordinate descent finds the groups at work, and for :math:`q = \infty` the face: which entries of a
-group are at its top. Newton steps on them end what block descent would crawl over. For q = 2 the norm is
-smooth away from 0, with curvature :math:`t (I/\|x\| - xx'/\|x\|^3)`; for :math:`q = \infty` the objective
-on a face is a quadratic in the tops and in the entries below them.
+Block coordinate descent finds the active groups, and for :math:`q = \infty` the face: the entries of a group
+that attain its maximum. Newton steps on them finish where block descent would crawl. For q = 2 the norm is
+smooth away from 0, with curvature :math:`t (I/\|x\| - xx'/\|x\|^3)`. For :math:`q = \infty` the objective on
+a face is a quadratic in the maxima and in the entries below them.
 """
 
 from __future__ import annotations
@@ -16,21 +16,12 @@ import numpy as np
 from ..gram import cholesky_solve, regularized_cholesky
 from .group_kernels import TOP, block_descent, residual, shift
 
-_FIRST_EPOCHS = 5  # after them it is known how many groups are at work
-_ENOUGH = 1e-4  # of the decrease that the slope promises (Armijo)
+_FIRST_EPOCHS = 5  # after them the number of active groups is known
+_ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
 
 
 def group_residual(theta, gradient, starts, threshold, q):
-    r"""The element of :math:`g + \sum_g t_g\, \partial \|\theta_g\|_q` nearest to 0, group by group.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.mm.groups import group_residual
-    >>> starts, threshold = np.array([0, 2, 4]), np.array([5.0, 1.0])
-    >>> group_residual(np.array([0.0, 0.0, 2.0, 0.0]), np.array([6.0, 8.0, -1.0, 0.5]), starts, threshold, 2)
-    array([3. , 4. , 0. , 0.5])
-    """
+    r"""The element of :math:`g + \sum_g t_g\, \partial \|\theta_g\|_q` nearest to 0, group by group."""
     out = np.empty(theta.size)
     for a, b, t in zip(starts[:-1], starts[1:], threshold, strict=True):
         residual(theta[a:b], gradient[a:b], t, q != 2, out[a:b])
@@ -38,7 +29,7 @@ def group_residual(theta, gradient, starts, threshold, q):
 
 
 def newton_direction(hessian, slope, size):
-    """``-H^-1 slope``, or nearly so if H is singular. Its diagonal is about ``size``, or 0 in both."""
+    """``-H^-1 slope``, approximately if H is singular. The diagonal of H is about ``size``, or 0 in both."""
     scale = 1.0 / np.sqrt(np.where(size > 0, size, 1.0))
     factor = regularized_cholesky(hessian * np.multiply.outer(scale, scale))
     return -scale * cholesky_solve(factor, scale * slope)
@@ -48,10 +39,10 @@ def newton_direction(hessian, slope, size):
 
 
 def newton_on_groups(gram, gradient, theta, starts, threshold, tol, patience=10):
-    """Newton steps for q = 2 on the free groups and those not 0, in place; groups that reach 0 are dropped.
+    """Newton steps for q = 2 on free and nonzero groups, in place; groups that come to 0 are dropped.
 
-    At most ``patience`` steps may be cut short: until block descent has found the groups at work they
-    often are.
+    At most ``patience`` steps may be cut short, as they often are before block descent has found the active
+    groups.
     """
     group = np.repeat(np.arange(threshold.size), np.diff(starts))
     t = threshold[group]
@@ -85,9 +76,10 @@ def newton_on_groups(gram, gradient, theta, starts, threshold, tol, patience=10)
 
 
 def _search_groups(block, gradient, x, d, of, threshold, decrease):
-    """How far to go along d, and the change of x: groups that pass 0 are first left there, then steps halved.
+    """The step length along d, and the change of x.
 
-    The objective is measured exactly, as a change: its parts are differences that lose no digits.
+    First groups that pass 0 are set to 0; if that does not descend, steps are halved. The objective is
+    measured as a change, from differences that lose no digits.
     """
     xx, xd, dd = (np.bincount(of, v, minlength=threshold.size) for v in (x * x, x * d, d * d))
     r = np.sqrt(xx)
@@ -99,7 +91,7 @@ def _search_groups(block, gradient, x, d, of, threshold, decrease):
         if gradient @ change + 0.5 * change @ block @ change + t @ growth <= _ENOUGH * decrease:
             return 1.0, change
     linear, quadratic = gradient @ d, d @ block @ d
-    # The line of a group of one coordinate passes through 0: stop there. Others miss it.
+    # The path of a group of one coordinate passes through 0: stop there. Other groups miss 0.
     radial = passing & (xx * dd - xd * xd <= 1e-14 * xx * dd)
     ends = np.where(radial, xx / np.where(radial, -xd, 1.0), np.inf)
     step = min(1.0, ends.min())
@@ -122,11 +114,11 @@ def _growth(r, xd, dd, step):
 
 
 def newton_on_face(gram, gradient, theta, starts, threshold, patience=10):
-    """Newton steps for q = inf on the current face, in place; it shrinks where a bound is met.
+    """Newton steps for q = inf on the current face, in place; the face shrinks where a bound is met.
 
-    The entries at the top of a group move together, as one variable; those below it and free groups are not
-    penalized. A step past bounds is cut off at them, if that lowers the objective; else it ends at the first.
-    At most ``patience`` steps may be cut short.
+    The entries at the maximum of a group move together, as one variable. The entries below it and the free
+    groups are not penalized. A step past bounds is clipped at them if that lowers the objective, else it ends
+    at the first bound. At most ``patience`` steps may be cut short.
     """
     group = np.repeat(np.arange(threshold.size), np.diff(starts))
     alive = np.diagonal(gram) > 0
@@ -174,7 +166,7 @@ def newton_on_face(gram, gradient, theta, starts, threshold, patience=10):
 
 
 def _first_bound(theta, along, top, climb, bounded, of):
-    """The step, at most 1, at which a top reaches 0 or an entry below reaches the top of its group."""
+    """The step, at most 1, at which a maximum comes to 0 or an entry below to the maximum of its group."""
     gap = np.concatenate([top, top[of] - theta[bounded], top[of] + theta[bounded]])
     speed = np.concatenate([-climb, along[bounded] - climb[of], -along[bounded] - climb[of]])
     closing = speed > 0
@@ -182,9 +174,9 @@ def _first_bound(theta, along, top, climb, bounded, of):
 
 
 def _follow(theta, along, top, climb, step, group, free):
-    """Theta after a step and the tops of its groups; what would pass its bound stays there."""
+    """Theta after a step, clipped at its bounds, and the maxima of its groups."""
     height = top + step * climb
-    height[height <= 4 * np.finfo(float).eps * top] = 0.0  # it ends at 0, up to rounding
+    height[height <= 4 * np.finfo(float).eps * top] = 0.0  # 0 up to rounding
     moved = theta + step * along
     bound = height[group]
     at_top = (np.abs(theta) >= (1.0 - TOP) * top[group]) & (top[group] > 0)
@@ -196,7 +188,7 @@ def _follow(theta, along, top, climb, step, group, free):
 
 
 def _epochs(theta, starts, threshold):
-    """As many epochs of block descent as cost about one Newton step: at most twice the better of both."""
+    """The epochs of block descent that cost about one Newton step: at most twice the better of both."""
     free = np.diff(starts)[threshold == 0].sum()
     active = max(np.count_nonzero(theta), int(free), 10)
     newton = 1e5 + 30.0 * active**2 + active**3 / 30.0
@@ -206,34 +198,11 @@ def _epochs(theta, starts, threshold):
 def minimize_group_block(gram, gradient, theta, starts, threshold, q, tol, max_rounds=100) -> bool:
     r"""Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum_g t_g ||x_g||_q``, in place.
 
-    Parameters
-    ----------
-    gram : ndarray of shape (m, m)
-        G, positive semidefinite and contiguous; where it has a column of zeros the gradient is 0.
-    gradient, theta : ndarray of shape (m,)
-        The gradient of the quadratic part at ``theta``. Both are updated.
-    starts : ndarray of int64 of shape (n_groups + 1,)
-        Group g is ``theta[starts[g]:starts[g + 1]]``, and not empty.
-    threshold : ndarray of shape (n_groups,)
-        t; 0 leaves a group free, with inf it must be 0 and stays so.
-    q : 2 or inf
-    tol : float
-        Largest violation of an optimality condition (an entry of :func:`group_residual`).
-
-    Returns
-    -------
-    bool
-        Whether the conditions hold within ``tol``; rounding in a singular G can keep them from it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.solvers.mm.groups import minimize_group_block
-    >>> theta, gradient, starts = np.zeros(3), np.array([-3.0, -4.0, -1.0]), np.array([0, 2, 3])
-    >>> minimize_group_block(np.eye(3), gradient, theta, starts, np.array([2.5, 2.0]), 2, 1e-12)
-    True
-    >>> theta
-    array([1.5, 2. , 0. ])
+    ``gradient`` is that of the quadratic part at ``theta``; both are updated. ``gram`` is G, positive
+    semidefinite and contiguous, and the gradient is 0 where G has a column of zeros. Group g is
+    ``theta[starts[g]:starts[g + 1]]``, and not empty. A threshold of 0 leaves a group free; with inf it must
+    be 0 and stays so. Returns whether no entry of :func:`group_residual` exceeds ``tol``; rounding in a
+    singular G can prevent it.
     """
     flat, work = q != 2, np.empty((4, theta.size))
     if block_descent(gram, gradient, theta, starts, threshold, flat, _FIRST_EPOCHS, tol, work):
@@ -248,6 +217,6 @@ def minimize_group_block(gram, gradient, theta, starts, threshold, q, tol, max_r
             newton_on_face(gram, gradient, theta, starts, threshold, patience)
         else:
             newton_on_groups(gram, gradient, theta, starts, threshold, 0.3 * tol, patience)
-        if np.array_equal(theta, before):  # rounding has the last word
+        if np.array_equal(theta, before):  # the limit of rounding
             break
     return bool(np.max(np.abs(group_residual(theta, gradient, starts, threshold, q)), initial=0.0) <= tol)

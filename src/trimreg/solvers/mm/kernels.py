@@ -1,7 +1,7 @@
-"""The compiled loops. Plain functions over contiguous float64 arrays, cached on disk.
+"""The compiled loops: plain functions over contiguous float64 arrays, cached on disk.
 
-Nothing here knows of designs, losses or penalties: the arrays are Gram matrices of working sets, in
-coordinates where columns have norm one.
+They know nothing of designs, losses or penalties. The arrays are Gram matrices of working sets, for columns
+of norm one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ def coordinate_descent(gram, gradient, theta, threshold, positive, max_epochs, t
     r"""Cyclic coordinate descent on ``q(theta) + sum_j t_j |theta_j|`` with Hessian ``gram``.
 
     ``theta`` and ``gradient`` (of the quadratic part) are updated in place; coordinates flagged in
-    ``positive`` stay at or above 0. Stops when no coordinate
-    moved its subgradient by more than ``tol`` in an epoch. Returns the epochs done.
+    ``positive`` stay at or above 0. Stops when no coordinate moves its subgradient by more than ``tol`` in an
+    epoch. Returns the number of epochs.
     """
     m = theta.size
     for epoch in range(max_epochs):
@@ -47,7 +47,7 @@ def coordinate_descent(gram, gradient, theta, threshold, positive, max_epochs, t
 
 @njit(cache=True, fastmath={"contract", "reassoc"})
 def add_rows(matrix, rows, coefficient, total):
-    """``total += coefficient @ matrix[rows]``, without a copy of the rows; four at a time share a pass."""
+    """``total += coefficient @ matrix[rows]`` without a copy of the rows, four rows per pass."""
     whole = rows.size - rows.size % 4
     for k in range(0, whole, 4):
         a, b, c, d = matrix[rows[k]], matrix[rows[k + 1]], matrix[rows[k + 2]], matrix[rows[k + 3]]
@@ -64,16 +64,17 @@ def add_rows(matrix, rows, coefficient, total):
 def best_swaps(link, correlation, spare, theta, inverse_diagonal, threshold, gain, partner):
     r"""For every outside coordinate j, the best free coordinate i to exchange it for.
 
-    The model is a quadratic at its minimum over an active set A with Hessian M; i is in the free part
-    of A, j outside A and at zero. Letting j in lowers it by ``c_j^2 / (2 s_j)``, where ``s_j`` is what of
-    column j is not explained by A; it moves ``theta_i`` by ``-K_ji c_j / s_j`` and raises ``[M^-1]_ii`` by
-    ``K_ji^2 / s_j``. Penalizing i by ``t_i |theta_i|`` then costs a Huber function of its new value. Exact
-    as long as the signs of the penalized part of A do not change; with ``t = inf`` (best subset) always.
+    The model is a quadratic at its minimum over an active set A with Hessian M; i is in the free part of A, j
+    outside A and at zero. Letting j enter lowers the model by ``c_j^2 / (2 s_j)``, where ``s_j`` is the
+    squared norm of the part of column j that A does not explain. It moves ``theta_i`` by ``-K_ji c_j / s_j``
+    and raises ``[M^-1]_ii`` by ``K_ji^2 / s_j``. Penalizing i by ``t_i |theta_i|`` then costs a Huber
+    function of its new value. The scores are exact as long as the signs of the penalized part of A do not
+    change, and always for ``t = inf`` (best subset).
 
-    ``link`` is K, its first columns those of ``theta``; ``correlation`` c is minus the gradient. ``gain`` and
-    ``partner`` are written: the best gain of every j, and the position of its i. Since the cost is never
-    negative, ``c_j^2 / (2 s_j)`` bounds the gain: a j whose bound is far below the best gain so far is not
-    scored, and gets -inf. The best of all is always exact.
+    ``link`` is K, its first columns those of ``theta``; ``correlation`` c is minus the gradient. The function
+    writes the best gain of every j to ``gain`` and the position of its i to ``partner``. Since the cost is
+    never negative, ``c_j^2 / (2 s_j)`` bounds the gain: a j whose bound is far below the best gain so far is
+    not scored and gets -inf. The best gain of all is always exact.
     """
     record = 0.0
     for j in range(link.shape[0]):

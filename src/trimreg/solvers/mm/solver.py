@@ -1,30 +1,29 @@
 r"""The default solver: majorize-minimize over the weights, from a good start, then exchanges.
 
-Given theta the weights w follow from the penalty's rule; given w the problem is convex, and is solved
-to its end by working sets (:mod:`trimreg.solvers.mm.workingset`). F falls strictly until the weights
-repeat themselves, at a local minimum. Which one is decided by the start, so for a trimmed penalty there
-are three parts:
+Given theta the weights w follow from the penalty's rule. Given w the problem is convex and is solved to its
+end by working sets (:mod:`trimreg.solvers.mm.workingset`). F falls strictly until the weights repeat
+themselves, at a local minimum. The start decides which one, so a trimmed penalty is solved in three parts:
 
-1. **start**: the soft-min homotopy (:mod:`trimreg.solvers.mm.homotopy`), or the point given;
+1. **start**: the soft-min homotopy (:mod:`trimreg.solvers.mm.starts`), or the given point;
 2. **MM** to a local minimum;
 3. **exchanges** (:mod:`trimreg.solvers.search.exchange`): splices, single swaps and a few kicks.
 
-``effort="low"`` is MM from the weighted lasso alone; ``"medium"`` is the three parts; ``"high"`` adds
-two more starts, a path of rising alpha (:mod:`trimreg.solvers.mm.rising`) and a best subset, larger splices,
-more swaps tried and more kicks.
+``effort="low"`` is MM from the weighted lasso alone. ``"medium"`` is the three parts. ``"high"`` adds two
+more starts, a path of rising alpha and a best subset, and takes larger splices, more swaps and more kicks.
 
-Above the exact-penalty threshold the weighted lasso is zero, so the start is taken at a smaller alpha. For
+Above the exact-penalty threshold the weighted lasso is zero, so the start is computed at a smaller alpha. For
 single coefficients and least squares part 3 is then the search over subsets
-(:mod:`trimreg.solvers.search.subset`),
-which scores every single swap exactly: the result is 1-swap optimal, and says so. For other losses, and for
-groups, part 3 searches the quadratic model of the loss at the point reached, and keeps what the loss itself
-confirms.
+(:mod:`trimreg.solvers.search.subset`), which scores every single swap exactly: the result is 1-swap optimal
+and is marked so. For other losses, and for groups, part 3 searches the quadratic model of the loss at the
+local minimum, and keeps the exchanges that the loss itself confirms.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ from ..search.exchange import exchange_while_better, kick
 from ..search.groups import GroupSearch
 from ..search.soft import SoftSearch
 from ..search.subset import SubsetSearch
-from .starts import eliminated_start, lasso_start, start, start_alpha
+from .starts import default_start, eliminated_start, lasso_start, start_alpha
 from .workingset import GramSolver, WorkingSetSolver
 
 
@@ -44,40 +43,38 @@ from .workingset import GramSolver, WorkingSetSolver
 class Effort:
     """How hard to look for a good basin."""
 
-    homotopy: bool
-    exchanges: bool
+    search: bool  # whether there are a homotopy and exchanges at all
     splices: tuple[int, ...] = (8, 4, 2)
     trials: int = 6
     kicks: int = 4
     subset_kicks: int = 6
-    kick_share: int = 3
     rounds: int = 1
     subset_rounds: int = 1
     rivals: bool = False  # whether further starts are tried under a soft alpha
 
 
 EFFORTS = {
-    "low": Effort(homotopy=False, exchanges=False),
-    "medium": Effort(homotopy=True, exchanges=True),
+    "low": Effort(search=False),
+    "medium": Effort(search=True),
     "high": Effort(
-        True,
-        True,
-        (32, 16, 8, 4, 2),
-        trials=24,
-        kicks=20,
-        subset_kicks=30,
-        rounds=3,
-        subset_rounds=4,
-        rivals=True,
+        True, (32, 16, 8, 4, 2), trials=24, kicks=20, subset_kicks=30, rounds=3, subset_rounds=4, rivals=True
     ),
 }
 
 _EPS = float(np.finfo(float).eps)
-_PATIENCE = 3  # kicks that lead back to the same free set, before kicking ends
+_KICK_SHARE = 3  # a kick replaces one free coordinate in so many
+_PATIENCE = 3  # kicking ends after so many kicks that lead back to the same free set
 
 
-def iterate(problem: Problem, theta0, *, tol=1e-6, rng=None, effort="medium"):
-    """Steps of the default solver; see the module. ``theta0=None`` lets the solver choose its start."""
+def iterate(
+    problem: Problem,
+    theta0: np.ndarray | None,
+    *,
+    tol: float = 1e-6,
+    rng: np.random.Generator | None = None,
+    effort: str = "medium",
+) -> Iterator[Step]:
+    """Steps of the default solver; see the module. With ``theta0=None`` the solver chooses its start."""
     if effort not in EFFORTS:
         raise ValueError(f"effort must be one of {sorted(EFFORTS)}; got {effort!r}")
     rng = np.random.default_rng(0) if rng is None else rng
@@ -87,10 +84,12 @@ def iterate(problem: Problem, theta0, *, tol=1e-6, rng=None, effort="medium"):
         yield replace(step, theta=step.theta / norms)
 
 
-def confirm(problem: Problem, few: Problem, step: Step, *, tol=1e-6, rng=None, effort="medium"):
+def confirm(
+    problem: Problem, few: Problem, step: Step, *, tol: float = 1e-6, **ignored: Any
+) -> Iterator[Step]:
     """MM on the data from a step of the problem on few rows (:mod:`trimreg.solvers.few_rows`).
 
-    Gram matrices are still those of the few rows: the gradients of the data correct their rounding.
+    Gram matrices are still those of the few rows; the gradients of the data correct their rounding.
     """
     normal, norms = problem.normalized()
     few = replace(few, design=few.design.rescaled(1.0 / norms))
@@ -116,9 +115,9 @@ def _normalized(problem, norms, theta0, tol, rng, effort):
 # -- MM alone: any penalty, any loss ------------------------------------------------------------------
 
 
-def _majorize_minimize(inner, theta, weights=None, gradient=None):
+def _majorize_minimize(inner, theta, weights=None):
     """Weights, inner problem, weights, ... until the weights of the solution leave it optimal."""
-    problem, penalty = inner.problem, inner.problem.penalty
+    problem, penalty, gradient = inner.problem, inner.problem.penalty, None
     if theta is None:
         theta = inner.null
         if weights is None and penalty.n_free is None:
@@ -137,7 +136,7 @@ def _majorize_minimize(inner, theta, weights=None, gradient=None):
         weights = problem.weights(theta, gradient)
         threshold = penalty.thresholds(weights, problem.alpha)
         worst = largest_violation(theta, gradient, threshold, problem.positive, penalty.norm)
-        # The second test is rounding's: F cannot fall any more although the tolerance asks for it.
+        # The second test is for rounding: F cannot fall any further although the tolerance asks for it.
         done = solved and (worst <= inner.goal or objective > previous - 1e-14 * abs(previous))
         message = f"largest violation {worst:.3g}, goal {inner.goal:.3g}"
         yield Step(theta, weights, objective, converged=done, message=message)
@@ -149,13 +148,13 @@ def _majorize_minimize(inner, theta, weights=None, gradient=None):
 
 
 def _trimmed_general(inner, theta0, rng, effort):
-    """Start, MM, and exchanges on the quadratic model at the local minimum that MM has found."""
+    """Start, MM, and exchanges on the quadratic model at the local minimum that MM finds."""
     problem, penalty = inner.problem, inner.problem.penalty
     theta, weights = theta0, None
     if theta0 is None and problem.alpha >= problem.exact_threshold() and penalty.n_free > 0:
         theta, weights = yield from eliminated_start(inner)
     elif theta0 is None:
-        theta, _, weights = yield from start(inner, effort)
+        theta, _, weights = yield from default_start(inner, effort)
     best = yield from _settled(inner, theta, weights)
     yield from improve_on_model(inner, best, rng, effort)
 
@@ -167,9 +166,9 @@ def settle(inner, theta, weights) -> Step:
 
 
 def improve_on_model(inner, best, rng, effort):
-    """Exchanges on the quadratic model at a local minimum, as long as the loss confirms them; a step each."""
+    """Steps of exchanges on the quadratic model at a local minimum, as long as the loss confirms them."""
     problem = inner.problem
-    searchable = effort.exchanges and problem.penalty.n_free > 0 and not np.any(problem.positive)
+    searchable = effort.search and problem.penalty.n_free > 0 and not np.any(problem.positive)
     kicks = effort.kicks
     while searchable and best.converged:
         proposal = _search_model(inner, best, rng, effort, kicks)
@@ -180,12 +179,12 @@ def improve_on_model(inner, best, rng, effort):
                 continue
         if kicks == 0 or proposal is None:
             break
-        kicks = 0  # the model is trusted near the point only: once more without leaps
+        kicks = 0  # the model is only trusted near the point: once more without leaps
     yield best
 
 
 def _settled(inner, theta, weights, incumbent=None):
-    """The last step of MM from there; a generator of steps, which show the incumbent if there is one."""
+    """The last step of MM from there; a generator whose steps show the incumbent if there is one."""
     for step in _majorize_minimize(inner, theta, weights):
         shown = step if incumbent is None else incumbent
         yield replace(shown, converged=False, message="exchanging" if incumbent else step.message)
@@ -193,7 +192,7 @@ def _settled(inner, theta, weights, incumbent=None):
 
 
 def _search_model(inner, best, rng, effort, kicks):
-    """``(theta, weights)`` to go on from, if the quadratic model at ``best`` has a lower local minimum."""
+    """``(theta, weights)`` of a lower local minimum of the quadratic model at ``best``, or None."""
     problem, penalty, norm = inner.problem, inner.problem.penalty, inner.norm
     predictor, gradient, loss = inner.point(best.theta)
     levels = penalty.levels(problem.alpha)
@@ -224,17 +223,17 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     problem, penalty = inner.problem, inner.problem.penalty
     exact = problem.alpha >= problem.exact_threshold()
     if theta0 is None:
-        theta, gradient, _ = yield from start(inner, effort)
+        theta, gradient, _ = yield from default_start(inner, effort)
     else:
         theta, gradient = theta0, problem.gradient(problem.predictor(theta0))
     weights = problem.weights(theta, gradient)
     free = problem.free_set(theta, gradient)
     if penalty.n_free >= np.count_nonzero(problem.d) and not np.any(problem.positive):
         nothing = 1e-12 * problem.loss_value(problem.origin())
-        for step in _interpolate(inner, norms, free):  # a perfect fit has no better one
+        for step in _interpolate(inner, norms, free):  # no fit is better than a perfect one
             yield replace(step, swap_optimal=True if step.objective <= nothing else None)
         return
-    searchable = not np.any(problem.positive) and effort.exchanges and penalty.n_free > 0
+    searchable = not np.any(problem.positive) and effort.search and penalty.n_free > 0
     if not searchable:
         if exact:
             theta = np.where(weights > 0, 0.0, theta)
@@ -242,7 +241,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
             yield replace(step, swap_optimal=True if step.converged and penalty.n_free == 0 else None)
         return
     search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
-    yield _where(search)
+    yield _step_at(search)
     yield from _search(search, rng, effort)
     if effort.rivals and not exact:
         search = yield from _subset_rival(search, rng, effort)
@@ -264,30 +263,30 @@ def _search(search, rng, effort):
         if settled:
             break
     if subset:
-        search.refresh()  # the last word is had without the rounding of updates
+        search.refresh()  # the last check is free of the rounding of updates
         yield from _exchange_steps(search, splices=(), trials=effort.trials)
 
 
 def _subset_rival(search, rng, effort):
-    """The better of a soft search and one that starts from a best subset: F there is its loss alone."""
+    """The better of a soft search and one from a best subset, where F is the loss alone."""
     inner = search.inner
-    theta, gradient, *_ = lasso_start(inner.at_alpha(start_alpha(inner)), 1e-3)
+    theta, gradient, *_ = lasso_start(inner.at(start_alpha(inner)), 1e-3)
     subset = SubsetSearch(inner, inner.problem.free_set(theta, gradient))
     for _ in _search(subset, rng, effort):
-        yield _where(search)  # the incumbent stays what a stopped run returns
+        yield _step_at(search)  # a run that is stopped here returns the incumbent
     rival = SoftSearch(inner, *subset.solution())
     for _ in _search(rival, rng, effort):
-        yield _where(search)
+        yield _step_at(search)
     return rival if rival.objective < search.objective else search
 
 
 def _exchange(search, rng, effort, kicks):
-    """Splices, swaps and kicks, a step each; returns whether kicks kept leading back to the same set."""
+    """One step per splice, swap and kick; returns whether kicks kept leading back to the same free set."""
     yield from _exchange_steps(search, splices=effort.splices, trials=effort.trials)
     returns = 0
     for _ in range(kicks if search.free.size > 1 else 0):
-        returns += not kick(search, rng, effort.kick_share)
-        yield _where(search)
+        returns += not kick(search, rng, _KICK_SHARE)
+        yield _step_at(search)
         if returns == _PATIENCE:
             return True
     return False
@@ -295,17 +294,17 @@ def _exchange(search, rng, effort, kicks):
 
 def _exchange_steps(search, **how):
     for _ in exchange_while_better(search, **how):
-        yield _where(search)
+        yield _step_at(search)
 
 
-def _where(search):
+def _step_at(search):
     theta, free = search.solution()
     weights = search.inner.problem.weights_freeing(theta, free)
     return Step(theta, weights, search.objective, message="exchanging free coordinates")
 
 
 def _interpolate(inner, norms, free):
-    """With h >= n free coordinates the fit is perfect and not unique: the one of least norm."""
+    """The perfect fit of least norm: with h >= n free coordinates it is not unique."""
     problem, penalty = inner.problem, inner.problem.penalty
     warnings.warn(
         f"h = {penalty.n_free} is not below the number of samples {np.count_nonzero(problem.d)}: the free "
@@ -313,7 +312,7 @@ def _interpolate(inner, norms, free):
         UserWarning,
         stacklevel=2,
     )
-    # Dependent columns in the free set give way to those that the fit needs, as far as there are any.
+    # Dependent columns in the free set give way to columns that the fit needs, as far as there are any.
     needed = SubsetSearch(inner, free).solution()[1]
     free = np.concatenate([needed, np.setdiff1d(free, needed)[: penalty.n_free - needed.size]])
     weights = problem.weights_freeing(np.zeros(problem.n_features), free)

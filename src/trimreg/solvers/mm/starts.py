@@ -23,21 +23,21 @@ from ..search.soft import SoftSearch
 from .workingset import GramSolver
 
 
-def start(inner, effort):
-    """A start for MM; a generator of steps that returns ``(theta, gradient, weights)``."""
+def default_start(inner, effort):
+    """The start of MM, ``(theta, gradient, weights)``; a generator of the steps that lead to it."""
     problem, penalty = inner.problem, inner.problem.penalty
     alpha = min(problem.alpha, start_alpha(inner)) if penalty.n_free else problem.alpha
-    softened = inner.at_alpha(alpha)
-    if effort.homotopy and alpha == problem.alpha and softened.gram is None:
+    softened = inner.at(alpha)
+    if effort.search and alpha == problem.alpha and softened.gram is None:
         return (yield from _homotopy_apart(softened))
-    if effort.homotopy and alpha == problem.alpha:
+    if effort.search and alpha == problem.alpha:
         for theta, gradient, loss, weights in homotopy(softened):  # noqa: B007 - the last is used
             yield Step(theta, weights, loss + penalty.value(theta, alpha), message="homotopy")
         if effort.rivals:
             theta, gradient = rising_alpha(softened, theta, gradient)
         return theta, gradient, softened.problem.weights(theta, gradient)
     rounds = 1 if alpha == problem.alpha else 5
-    # Without a Gram matrix every digit costs passes over X, and MM goes on from here anyway.
+    # Without a Gram matrix every digit costs passes over X, and MM continues from here anyway.
     exactly = alpha == problem.alpha and inner.gram is not None
     tol = inner.tol if exactly else max(1e-3, inner.tol)
     theta, gradient, loss, weights = lasso_start(softened, tol, rounds)
@@ -46,10 +46,10 @@ def start(inner, effort):
 
 
 def _homotopy_apart(inner):
-    """The homotopy of a loss without a Gram matrix, on the columns that are likely to matter alone.
+    """The homotopy of a loss without a Gram matrix, on the columns alone that are likely to matter.
 
-    They are those of the weighted lasso, where the homotopy begins, and of the largest gradients there. What
-    was left out is seen by the MM that follows, and by its exchanges.
+    They are the columns of the weighted lasso, where the homotopy begins, and those of the largest gradients
+    there. The MM and the exchanges that follow see all columns.
     """
     problem, norm = inner.problem, inner.norm
     theta, gradient, loss, weights = lasso_start(inner, 1e-2, rounds=1)
@@ -71,7 +71,7 @@ def _homotopy_apart(inner):
 
 
 def start_alpha(inner) -> float:
-    """Where a start is taken when alpha itself is too large for one: a part of the alpha that zeroes all."""
+    """The alpha of a start if alpha itself is too large for one: a fraction of the alpha that zeroes all."""
     factor = inner.problem.penalty.levels(1.0)
     regular = (factor > 0) & np.isfinite(factor)
     pull = inner.norm.dual_lengths(inner.gradient_at_null)
@@ -79,7 +79,7 @@ def start_alpha(inner) -> float:
 
 
 def lasso_start(inner, tol, rounds=5):
-    """The weighted lasso, then some steps of MM: ``(theta, gradient, loss, weights)``."""
+    """``(theta, gradient, loss, weights)`` of the weighted lasso followed by some steps of MM."""
     problem, penalty = inner.problem, inner.problem.penalty
     theta, gradient = inner.null, inner.gradient_at_null
     weights = np.ones(inner.norm.count)
@@ -93,9 +93,9 @@ def lasso_start(inner, tol, rounds=5):
 
 
 def eliminated_start(inner):
-    """``(theta, weights)`` with h free parts: those that backward elimination leaves of a weighted lasso.
+    """``(theta, weights)`` with the h free parts that backward elimination leaves of a weighted lasso.
 
-    Its alpha falls until it has chosen more than enough. A generator of steps.
+    The alpha of the lasso falls until more than enough parts are in. A generator of steps.
     """
     problem, norm, h = inner.problem, inner.norm, inner.problem.penalty.n_free
     levels = problem.penalty.levels(1.0)
@@ -125,11 +125,8 @@ def eliminated_start(inner):
 def homotopy(inner, *, growth=1.5, first=0.1, max_stages=48):
     """Yield ``(theta, gradient, loss, weights)`` for rising gamma, ending at weights of zeros and ones.
 
-    Parameters
-    ----------
-    inner : WorkingSetSolver
-    growth, first : float
-        gamma starts where the largest magnitude loses ``first`` of its weight, then grows by ``growth``.
+    Gamma starts where the largest magnitude loses ``first`` of its weight, then grows by the factor
+    ``growth``.
     """
     problem = inner.problem
     penalty = problem.penalty
@@ -157,14 +154,14 @@ def homotopy(inner, *, growth=1.5, first=0.1, max_stages=48):
 def rising_alpha(inner, theta, gradient, *, first=0.05, count=6):
     """A start for ``inner``'s alpha: follow local minima from a smaller alpha up to it.
 
-    At a small alpha the problem is nearly unpenalized and its free set little committed; each larger
-    alpha starts from the free set of the one before. Returns the better of the point given and the one
-    found, by F.
+    At a small alpha the problem is nearly unpenalized and its free set hardly matters. Each larger alpha
+    starts from the free set of the one before. Returns the given point or the one found, whichever has the
+    lower F.
     """
     problem = inner.problem
     rival, rival_gradient = theta, gradient
     for alpha in problem.alpha * np.geomspace(first, 1.0, count):
-        search = SoftSearch(inner.at_alpha(alpha), rival, problem.free_set(rival, rival_gradient))
+        search = SoftSearch(inner.at(alpha), rival, problem.free_set(rival, rival_gradient))
         rival, rival_gradient = search.theta, search.gradient
     incumbent = SoftSearch(inner, theta, problem.free_set(theta, gradient))
     if search.objective < incumbent.objective:

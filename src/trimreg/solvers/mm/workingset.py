@@ -3,22 +3,22 @@ r"""The inner problem: a weighted sum of lengths, solved by working sets to a ce
 .. math:: \min_\theta\; L(Z\theta) + \sum_j t_j \|\theta_j\|, \qquad 0 \le t_j \le \infty,
 
 over parts ``theta_j`` that are single coefficients or groups. A round costs one pass over X: the gradient at
-the current point says which coordinates violate their optimality condition. They join the support and the
+the current point shows which coordinates violate their optimality condition. They join the support and the
 unpenalized coordinates in a working set W, and the quadratic model of L on W is minimized in Gram
-coordinates, where X is not touched at all. The loop ends when the true gradient shows no violation above the
-tolerance, so rounding in the Gram matrix cannot pass for convergence: it is corrected by the next round, as
-in iterative refinement.
+coordinates, without touching X. The loop ends when the true gradient shows no violation above the tolerance.
+Rounding in the Gram matrix therefore cannot pass for convergence: the next round corrects it, as in iterative
+refinement.
 
-On W, coordinate descent finds the support and signs; a Newton step on the support, unpenalized block
-included, then ends what coordinate descent would crawl over. Groups have their own block minimizer
-(:mod:`trimreg.solvers.mm.groups`). Where the curvature changes with theta the model is a Newton model, and a
-line search makes sure of descent: proximal Newton.
+On W, coordinate descent finds the support and the signs. A Newton step on the support, unpenalized block
+included, then finishes where coordinate descent would crawl. Groups have their own block minimizer
+(:mod:`trimreg.solvers.mm.groups`). If the curvature changes with theta the model is a Newton model, and a
+line search ensures descent: proximal Newton.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -28,20 +28,20 @@ from ..problem import Problem
 from .kernels import add_rows, coordinate_descent
 
 _EPOCHS = 200
-_SWEPT = 10  # rounds of coordinate descent before coordinates come in one by one
+_SWEPT = 10  # rounds of coordinate descent before coordinates enter one by one
 _FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
 _LEAST_RIDGE, _LARGEST_RIDGE = 1e-10, 1e2  # added to a Newton model, in units of its largest curvature
-_LIKELY = 128  # far columns that are looked at for being fetched along with others
-_ROUNDED = 1e-12  # relative changes of an objective below this are not told from rounding
-_PATIENCE = 10  # rounds without descent, before rounding is taken for the reason
+_LIKELY = 128  # far columns that may be fetched along with others
+_ROUNDED = 1e-12  # smaller relative changes of an objective cannot be told from rounding
+_PATIENCE = 10  # rounds without descent before the solver blames rounding and stops
 
 
 def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
-    """Minimize over the current support and signs, in place; a coordinate that reaches 0 is dropped.
+    """Minimize over the current support and signs, in place; a coordinate that comes to 0 is dropped.
 
-    All that would change sign are dropped at once if the objective falls enough by that, else the first that
-    reaches 0 on the way. Unpenalized coordinates belong to the support whatever their value and may change
-    sign.
+    All coordinates that would change sign are dropped at once if the objective falls enough by that, else
+    only the first that comes to 0 on the way. Unpenalized coordinates belong to the support whatever their
+    value, and may change sign.
     """
     free = (threshold == 0) & (np.diagonal(gram) > 0) & ~np.asarray(positive)
     for _ in range(max_drops):
@@ -51,7 +51,7 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
         slope = gradient[active] + threshold[active] * np.sign(theta[active])
         factor = regularized_cholesky(gram[np.ix_(active, active)])
         direction = -cholesky_solve(factor, slope)
-        with np.errstate(over="ignore", invalid="ignore"):  # along what is all but flat there is no end
+        with np.errstate(over="ignore", invalid="ignore"):  # a nearly flat direction has no end
             decrease = slope @ direction
         if not -np.inf < decrease < 0:
             return
@@ -78,10 +78,9 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
 def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=100):
     """Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum t |x|``; all arrays in place.
 
-    Returns whether the conditions hold within ``tol``; rounding in a singular G can keep them from it. Where
-    columns are all but dependent, sweeps bring in many coordinates that the Newton step then takes out, for
-    ever: after some rounds only the coordinate that violates most comes in (feature-sign search, Lee et al.
-    2007).
+    Returns whether the conditions hold within ``tol``; rounding in a singular G can prevent it. If columns
+    are nearly dependent, sweeps may forever bring in many coordinates that the Newton step takes out again:
+    after some rounds only the coordinate of largest violation enters (feature-sign search, Lee et al. 2007).
     """
     nonnegative = np.full(theta.size, positive)
     for round_ in range(max_rounds):
@@ -99,7 +98,7 @@ def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=1
 
 
 def enter_worst(gram, gradient, theta, threshold, nonnegative) -> bool:
-    """Minimize over the coordinate that violates its condition most, in place; whether it moved."""
+    """Minimize over the coordinate of largest violation, in place; returns whether it moved."""
     worst = int(np.argmax(np.abs(subgradient_residual(theta, gradient, threshold, nonnegative))))
     curvature, old = gram[worst, worst], theta[worst]
     if not curvature > 0:
@@ -124,7 +123,7 @@ def minimize_parts(problem, parts, gram, gradient, theta, threshold, tol):
 
 
 class Solution(NamedTuple):
-    """The solution of a weighted problem, with what was computed on the way."""
+    """The solution of a weighted problem, with its gradient and loss."""
 
     theta: np.ndarray
     gradient: np.ndarray
@@ -133,7 +132,7 @@ class Solution(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Where a step has led: nan for an objective that nobody asks for."""
+    """The point after a step; the objective is nan where it is not needed."""
 
     theta: np.ndarray
     predictor: np.ndarray
@@ -148,8 +147,8 @@ class WorkingSetSolver:
     problem : Problem
         In normalized coordinates (:meth:`Problem.normalized`).
     tol : float
-        Largest violation of an optimality condition, relative to the largest gradient at the null model: at
-        0, or with what is never penalized fitted, where the loss is not quadratic.
+        Largest violation of an optimality condition, relative to the largest gradient at the null model. The
+        null model is 0, or for a loss that is not quadratic the fit of the parts that are never penalized.
     gradient_at_zero : ndarray, optional
         If it is known already.
     """
@@ -163,13 +162,13 @@ class WorkingSetSolver:
         self.gradient_at_zero = gradient_at_zero
         self.scale = float(np.max(np.abs(self.gradient_at_zero), initial=0.0))
         slope = self._slope(problem.origin())
-        if self.scale <= 2 * _FINEST * slope:  # nothing but rounding: it sets no goal
+        if self.scale <= 2 * _FINEST * slope:  # mere rounding cannot set the goal
             self.scale = slope or 1.0
         self.tol = max(tol, _FINEST)
         self.goal = self.scale * self.tol
         norms = problem.design.column_norms(problem.d)
         self.alive = self.norm.largest_in_part(norms) > 0
-        self.share = norms**2  # 1, or in a group 1 on average: how curved a coordinate is by its column alone
+        self.share = norms**2  # the curvature of a coordinate by its column alone: 1 (on average in a group)
         self.null, self.gradient_at_null = np.zeros(problem.n_features), self.gradient_at_zero
         self.gram: GramCache | None
         self.gram, self._ridge, self._last = None, _LEAST_RIDGE, None
@@ -179,13 +178,13 @@ class WorkingSetSolver:
             self._fit_null(tol)
 
     def _slope(self, eta):
-        """The length of the slopes of the losses there: no gradient of a column of norm one is larger."""
+        """The length of the slopes of the losses: an upper bound of the gradient of a column of norm one."""
         problem, live = self.problem, self.problem.d > 0
         slope = problem.loss.gradient(eta, problem.y, problem.d)[live]
         return float(np.sqrt(np.sum(slope.T**2 / problem.d[live])))
 
     def _fit_null(self, tol):
-        """Only what is never penalized, the intercept above all: gradients at 0 say little without it."""
+        """Fit the parts that are never penalized, such as the intercept: gradients at 0 say little."""
         levels = self.problem.penalty.levels(1.0)
         if not ((levels == 0) & self.alive).any():
             return
@@ -197,19 +196,20 @@ class WorkingSetSolver:
         self.null, self.gradient_at_null, *_ = self.solve(self.null, alone, tol=finer, gradient=gradient)
         penalized = self.norm.spread((levels > 0) & np.isfinite(levels))
         largest = float(np.max(np.abs(self.gradient_at_null[penalized]), initial=0.0))
-        # A null model that fits perfectly leaves what its own tolerance left: no goal is set by it.
+        # A null model that fits perfectly leaves a gradient of its own tolerance, which sets no goal.
         if largest > self.tol * min(slope, self.scale):
             self.scale = largest
             self.goal = self.scale * self.tol
 
-    def at_alpha(self, alpha: float) -> WorkingSetSolver:
-        """This solver for another alpha; the Gram pool and all else that does not depend on it is shared."""
+    def at(self, alpha: float, h: int | None = None) -> Self:
+        """This solver for another alpha (and h); all that does not depend on them is shared."""
         other = copy.copy(self)
-        other.problem = self.problem.at(alpha)
+        problem = self.problem.at(alpha)
+        other.problem = problem if h is None else problem.freeing(h)
         return other
 
     def solve(self, theta, threshold, *, tol=None, gradient=None) -> Solution:
-        """The minimizer from a warm start, whose gradient need not be computed again if it is given."""
+        """The minimizer from a warm start; its gradient is computed unless given."""
         problem = self.problem
         goal = self.goal if tol is None else self.scale * max(tol, _FINEST)
         excluded = self.norm.spread(np.isinf(threshold))
@@ -231,11 +231,11 @@ class WorkingSetSolver:
                 problem.design.expect(self._likely(gradient, excluded))
             apart = self._worth_apart(parts)
             improve = self._improve_apart if apart else self._improve
-            # A quadratic is met again on larger sets; a Newton model is solved for what it is worth.
+            # A quadratic comes back on larger sets; a Newton model is solved as far as it can be trusted.
             share = 3e-3 if self.gram is None else 0.03
             aim = max(0.3 * goal, share * worst)
-            # Where X is far and nothing but these parts may move, one gradient at the end is enough. Else the
-            # way is that of data in memory: solutions are the same, not only as good.
+            # If X is far and only these parts may move, one gradient at the end is enough. Otherwise take the
+            # same steps as for data in memory, so that solutions agree.
             if apart and not problem.near and parts.size == np.count_nonzero(np.isfinite(threshold)):
                 aim = share * goal
             moved = improve(theta, eta, gradient, threshold, parts, aim)
@@ -243,7 +243,7 @@ class WorkingSetSolver:
                 fell = moved.objective < objective - 1e-15 * abs(moved.objective)
                 stalled = 0 if fell or worst < 0.5 * least else stalled + 1
                 objective, least = moved.objective, min(least, worst)
-            if moved is None or stalled > _PATIENCE:  # no descent is left that rounding does not hide
+            if moved is None or stalled > _PATIENCE:  # any descent left is hidden by rounding
                 return self._end(theta, eta, gradient, worst <= 1e3 * goal)
             theta, eta, _ = moved
             gradient = None
@@ -256,7 +256,7 @@ class WorkingSetSolver:
         return Solution(theta, gradient, loss, converged)
 
     def point(self, theta):
-        """Predictor, gradient and loss at theta; where X is far, without a pass if it was solved for last."""
+        """Predictor, gradient and loss at theta; for far X without a pass if theta is the last solution."""
         if self._last is not None and np.array_equal(theta, self._last[0]):
             return self._last[1:]
         eta = self.problem.predictor(theta)
@@ -275,13 +275,13 @@ class WorkingSetSolver:
         return np.flatnonzero(kept)
 
     def room(self) -> float:
-        """How many parts can be nonnegative near: what is computed on more of them costs passes over X."""
+        """How many parts fit in memory: work on more of them costs passes over X."""
         if self.problem.near:
             return np.inf
         return self.problem.design.room * self.norm.count / self.problem.n_features
 
     def _likely(self, gradient, excluded):
-        """Coordinates by falling gradient: who violates a condition next is likely among the first."""
+        """Coordinates by falling gradient: the next to violate a condition is likely among the first."""
         pull = np.where(excluded, 0.0, np.abs(gradient))
         count = min(_LIKELY, int(np.count_nonzero(pull)))
         first = np.argpartition(-pull, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
@@ -304,7 +304,7 @@ class WorkingSetSolver:
         return other
 
     def _improve_apart(self, theta, eta, gradient, threshold, parts, tol):
-        """As many Newton steps as these parts need, none of them a pass over X."""
+        """As many Newton steps as these parts need, without a pass over X."""
         apart, W = self.restricted(parts), self.norm.coordinates(parts)
         apart.max_rounds = 30
         tol = tol / self.scale
@@ -319,7 +319,7 @@ class WorkingSetSolver:
         return Moved(following, apart.problem.predictor(local), objective)
 
     def _improve(self, theta, eta, gradient, threshold, parts, tol):
-        """One Newton model on these parts, and the step it allows; None if it allows none."""
+        """The step that one Newton model on these parts allows, or None."""
         problem = self.problem
         W = self.norm.coordinates(parts)
         if self.gram is not None:
@@ -328,17 +328,17 @@ class WorkingSetSolver:
             following[W] = local
             return Moved(following, problem.predictor(following), np.nan)
         hessian, slope = problem.hessian(eta, W), gradient[W]
-        # In this unit the diagonal is of the order of 1. A loss that is flat here, but for rounding, has
-        # none: then a step of many times the length of theta is where the search begins.
+        # In this unit the diagonal is of the order of 1. A loss that is flat here up to rounding has no such
+        # unit: then the search begins at a step of many times the length of theta.
         steepest = float(np.max(np.abs(slope))) / max(1.0, float(np.max(np.abs(theta))))
         unit = max(float(np.diagonal(hessian).max(initial=0.0)), 1e-8 * steepest) or 1.0
         hessian /= unit
         place = np.diag_indices_from(hessian)
         diagonal = hessian[place]
         while True:
-            # A loss need not be curved along every direction that it falls in (Huber's beyond its bend):
-            # without the ridge its model has no minimum. It grows, as Levenberg's and Marquardt's, until a
-            # step descends.
+            # A loss need not be curved along every direction of descent (Huber's beyond its bend): without
+            # the ridge its model has no minimum. The ridge grows, as in Levenberg-Marquardt, until a step
+            # descends.
             hessian[place] = diagonal + self._ridge * self.share[W]
             local, following = theta[W], theta.copy()
             size = float(np.sqrt(self.share[W]) @ np.abs(local))
@@ -360,10 +360,10 @@ class WorkingSetSolver:
     def _line_search(self, theta, eta, gradient, threshold, following, eta_new):
         """Backtracking on the weighted objective (Armijo, with the l1 part as in Lee et al. 2014).
 
-        Near the minimum the objective changes by less than its rounding, though slopes still tell which way
-        is down. There the change of the loss is the mean slope of both ends times the way, which is off by
-        the third power of the way (as in the approximate Wolfe conditions of Hager and Zhang 2005). It is
-        summed from what the slopes change by, so that nothing large cancels, and X is not touched.
+        Near the minimum the objective changes by less than its rounding, though slopes still show descent.
+        There the change of the loss is computed as the mean slope of both ends times the step, with an error
+        of third order in the step (as in the approximate Wolfe conditions of Hager and Zhang 2005). It is
+        summed from the changes of the slopes, so that nothing large cancels, and X is not touched.
         """
         problem, penalized = self.problem, np.isfinite(threshold) & (threshold > 0)
         lengths = self.norm.lengths(theta)[penalized]
@@ -379,7 +379,7 @@ class WorkingSetSolver:
             point = theta + step * (following - theta) if step < 1 else following
             predictor = eta + step * (eta_new - eta)
             grown = added(point)
-            with np.errstate(over="ignore"):  # too long a step: inf is never below the start
+            with np.errstate(over="ignore"):  # too long a step gives inf, which is never below the start
                 change = told = problem.loss_value(predictor) - start + grown
             if abs(change) <= _ROUNDED * abs(level):
                 way = predictor - eta
@@ -396,9 +396,9 @@ class WorkingSetSolver:
 class GramSolver:
     """The same on some parts only, for the quadratic model at a point, in Gram coordinates: X is not touched.
 
-    For least squares the model is the loss itself: it starts from a point of the whole problem and treats the
-    gradient outside its parts as if it stood still. What it finds is a point of the whole problem, with its
-    true objective, though parts outside may violate their conditions there.
+    For least squares the model is the loss itself. It starts from a point of the whole problem and treats the
+    gradient outside its parts as constant. Its solution is a point of the whole problem with its true
+    objective, though parts outside may violate their conditions there.
 
     Parameters
     ----------
@@ -406,11 +406,9 @@ class GramSolver:
     parts : ndarray of int
         Must contain the support of ``theta``.
     theta, gradient, loss
-        A point, the gradient and the value of the loss there.
+        A point, with the gradient and the value of the loss there.
     predictor : ndarray, optional
-        At theta, where the curvature has to be computed.
-
-    A gradient that is handed to :meth:`solve` is that of the model at its theta.
+        The linear predictor at theta, needed if the curvature has to be computed.
     """
 
     def __init__(self, inner: WorkingSetSolver, parts, theta, gradient, loss, predictor=None):
@@ -431,7 +429,10 @@ class GramSolver:
         self._block = self.gram.block(U)
         self._theta, self._gradient, self._loss = theta, gradient, loss
 
+    at = WorkingSetSolver.at
+
     def solve(self, theta, threshold, *, tol=None, gradient=None) -> Solution:
+        """The minimizer of the model; ``gradient`` is that of the model at theta, if known."""
         U = self.columns
         local = theta[U]
         if gradient is None:
@@ -454,7 +455,7 @@ class GramSolver:
         return Solution(theta, gradient, loss, done)
 
     def _working_sets(self, theta, gradient, threshold, goal, max_rounds=100):
-        """Working sets again, in place: most columns of the model stay at 0 and need no descent."""
+        """Working sets within the model, in place: most of its columns stay at 0 and need no descent."""
         positive = self.problem.positive
         nonnegative = positive[self.columns] if np.ndim(positive) else np.full(theta.size, positive)
         for _ in range(max_rounds):

@@ -1,12 +1,13 @@
 """Improving a free set by exchanges: splices, single swaps, and kicks out of the basin.
 
-A *search* holds a free set with its solution and knows how to score and to try exchanges (see
+A *search* has a free set with its solution, and can score and try exchanges (see
 :class:`trimreg.solvers.search.subset.SubsetSearch` for best subsets,
-:class:`trimreg.solvers.search.soft.SoftSearch` for a finite penalty). Here is the strategy that both follow.
+:class:`trimreg.solvers.search.soft.SoftSearch` for a finite penalty). This module is the strategy of both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,11 +19,11 @@ class Exchanges:
     """Scores of all exchanges at a point."""
 
     free: np.ndarray  # the coordinates that may leave
-    cost: np.ndarray  # what each costs on leaving
+    cost: np.ndarray  # rise of the objective if one leaves
     candidates: np.ndarray  # the coordinates that may enter
-    entry: np.ndarray  # what each gains on entering
-    gain: np.ndarray  # what each gains in its best single swap
-    partner: np.ndarray  # the position in `free` of whom it is swapped for
+    entry_gain: np.ndarray  # fall of the objective if one enters
+    gain: np.ndarray  # fall of the objective in the best single swap of a candidate
+    partner: np.ndarray  # the position in `free` of its partner in that swap
 
 
 class Search(Protocol):
@@ -53,23 +54,25 @@ class Search(Protocol):
 
 
 def _top(score, count):
-    """The ``count`` best in order, positive scores only; stable, so equal scores keep their order."""
+    """The ``count`` best of the positive scores, in order; equal scores keep their order."""
     count = min(count, score.size)
     best = np.argpartition(-score, count - 1)[:count] if count < score.size else np.arange(score.size)
     best = best[score[best] > 0]
     return best[np.lexsort((best, -score[best]))]
 
 
-def exchange_while_better(search: Search, splices=(8, 4, 2), trials=6):
-    """Exchange as long as the objective falls; yields after every improvement.
+def exchange_while_better(
+    search: Search, splices: Iterable[int] = (8, 4, 2), trials: int = 6
+) -> Iterator[float]:
+    """Exchange as long as the objective falls; yields the objective after every improvement.
 
-    A splice of size m exchanges the m cheapest to leave for the m best to enter. Where none helps
-    any more, single swaps are tried in the order of their scores.
+    A splice of size m exchanges the m cheapest to leave for the m best to enter. When no splice helps, single
+    swaps are tried in the order of their scores.
     """
-    splices = [m for m in splices if 2 * m <= search.free.size]
+    sizes = [m for m in splices if 2 * m <= search.free.size]
     while True:
         scores = search.exchanges()
-        if _splice(search, scores, splices) or _swap(search, scores, trials):
+        if _splice(search, scores, sizes) or _swap(search, scores, trials):
             yield search.objective
             continue
         return
@@ -78,7 +81,7 @@ def exchange_while_better(search: Search, splices=(8, 4, 2), trials=6):
 def _splice(search, scores, sizes):
     for m in list(sizes):
         leave = scores.free[np.argsort(scores.cost, kind="stable")[:m]]
-        enter = scores.candidates[_top(scores.entry, m)]
+        enter = scores.candidates[_top(scores.entry_gain, m)]
         if enter.size == m and search.attempt(leave, enter):
             return True
         sizes.remove(m)  # a size that fails once seldom succeeds later, and smaller ones follow
@@ -94,17 +97,17 @@ def _swap(search, scores, trials):
 
 
 def kick(search: Search, rng: np.random.Generator, share: int) -> bool:
-    """Replace a random part of the free set, the weak rather than the strong, and descend again.
+    """Replace a random part of the free set, the weak rather than the strong, and improve it by swaps.
 
-    One coordinate in ``share`` is replaced, two at least. Goes back to where it was if that ends no
-    lower. Returns False if the descent led straight back to the same free set: such a basin is not left
-    by another kick of this size.
+    One coordinate in ``share`` is replaced, at least two. The search returns to its old state unless it ends
+    lower. Returns False if the swaps lead straight back to the same free set: another kick of this size would
+    not leave the basin either.
     """
     state, objective, start = search.save(), search.objective, np.sort(search.free)
     scores = search.exchanges()
     m = min(max(2, scores.free.size // share), scores.free.size)
     leave = np.argsort(scores.cost * rng.exponential(size=scores.cost.size), kind="stable")[:m]
-    enter = _top(scores.entry * rng.exponential(size=scores.entry.size), m)
+    enter = _top(scores.entry_gain * rng.exponential(size=scores.entry_gain.size), m)
     search.move_to(np.concatenate([np.delete(scores.free, leave), scores.candidates[enter]]))
     for _ in exchange_while_better(search, splices=(), trials=3):
         pass

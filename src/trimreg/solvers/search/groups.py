@@ -1,13 +1,15 @@
 r"""Exchanges of whole groups: the search of :mod:`trimreg.solvers.search.soft`, with scores for groups.
 
-At a local minimum with active set A (free groups, penalized nonzero ones, what is never penalized), let ``M``
-be the Hessian on A, with the curvature of the penalized lengths. A free group i that leaves costs at most
+At a local minimum with active set A (free groups, penalized nonzero groups, coefficients that are never
+penalized), let ``M`` be the Hessian on A, with the curvature of the penalized lengths. A free group i that
+leaves costs at most
 
 .. math:: \min\bigl(\tfrac12\, \theta_i' [(M^{-1})_{ii}]^{-1} \theta_i,\; t_i \|\theta_i\|\bigr)
 
-(set to 0 and the rest refitted, or kept and paid for), and a group j at 0 that enters gains :math:`\tfrac12\,
-g_j' s_j^{-1} g_j` with the Schur complement :math:`s_j = M_{jj} - M_{jA} M^{-1} M_{Aj}`. They rank the
-exchanges; the ones that are tried are refitted, and kept only if the objective falls.
+(set to 0 and the rest refitted, or kept and penalized), and a group j at 0 that enters gains
+:math:`\tfrac12\, g_j' s_j^{-1} g_j` with the Schur complement :math:`s_j = M_{jj} - M_{jA} M^{-1} M_{Aj}`.
+These scores rank the exchanges; the exchanges that are tried are refitted, and kept only if the objective
+falls.
 """
 
 from __future__ import annotations
@@ -15,16 +17,14 @@ from __future__ import annotations
 import numpy as np
 
 from ..gram import cholesky_inverse, inverse_factor, regularized_cholesky
-from ..mm.workingset import minimize_parts
 from .exchange import Exchanges
 from .soft import SoftSearch
 
-_OUTSIDE = 32  # groups outside the active set that are scored, by the length of their gradient
-_PAIRED = 8  # of these, how many are scored with every free group that they could be exchanged for
+_PAIRED = 8  # how many groups outside the active set are scored with every free group
 
 
 class Blocks:
-    """Blocks of consecutive rows, of sizes that may differ: stacked for NumPy, the smaller ones filled up."""
+    """Blocks of consecutive rows, stacked for NumPy; smaller blocks are padded to the largest size."""
 
     def __init__(self, sizes):
         self.width = int(sizes.max(initial=1))
@@ -37,7 +37,7 @@ class Blocks:
         return np.where(self.real, values[self.place], 0.0)
 
     def of(self, matrix, pad, ridge=0.0):
-        """The blocks on the diagonal with a ridge (relative), filled up by ``pad`` on their own diagonal."""
+        """The diagonal blocks with a relative ridge, padded by ``pad`` on their own diagonal."""
         stacked = np.where(
             self.real[:, :, None] & self.real[:, None, :],
             matrix[self.place[:, :, None], self.place[:, None, :]],
@@ -51,14 +51,14 @@ class Blocks:
         return stacked
 
     def between(self, matrix, other, which):
-        """Blocks of some of these rows and all columns of another partition."""
+        """The blocks between some of these rows and all columns of another partition."""
         rows, cols = self.place[which], other.place
         values = matrix[rows[:, None, :, None], cols[None, :, None, :]]
         return np.where(self.real[which][:, None, :, None] & other.real[None, :, None, :], values, 0.0)
 
 
 def _quadratic(matrices, vectors):
-    """``v' M^-1 v`` for stacks of both; where all of a column is explained by others M may be singular."""
+    """``v' M^-1 v`` for stacks of both; M may be singular if a column is explained by others."""
     try:
         solved = np.linalg.solve(matrices, vectors[..., None])
     except np.linalg.LinAlgError:
@@ -67,11 +67,12 @@ def _quadratic(matrices, vectors):
 
 
 class GroupSearch(SoftSearch):
-    """A set of free groups, the local minimum that it leads to, and the exchanges that improve it.
+    """A set of free groups, its local minimum, and the exchanges that improve it.
 
-    Takes a :class:`~trimreg.solvers.mm.workingset.GramSolver`, so it is complete only over that solver's
-    groups.
+    Takes a :class:`~trimreg.solvers.mm.workingset.GramSolver` and searches among the groups of that solver.
     """
+
+    n_outside = 32
 
     def narrowed(self, count=None):
         return self
@@ -105,33 +106,25 @@ class GroupSearch(SoftSearch):
             gain, partner = entry - cost[cheapest], np.full(O.size, cheapest, dtype=np.int64)
             best = np.argsort(-entry, kind="stable")[:_PAIRED]
             link = outside.between(cross @ inverse, free, best)
-            lost = link @ curve  # how the pull of j changes with theta_i, and what of j gets unexplained
+            lost = link @ curve  # the change of the pull of j with theta_i, and of its unexplained part
             pulls = pull[best, None] + np.einsum("jikl,il->jik", lost, theta)
             swap = 0.5 * _quadratic(spare[best, None] + lost @ link.swapaxes(2, 3), pulls) - to_zero
-            keep = np.where(paid < to_zero, entry[best, None] - paid, -np.inf)  # i stays, and pays
+            keep = np.where(paid < to_zero, entry[best, None] - paid, -np.inf)  # i stays, penalized
             swap = np.maximum(swap, keep)
             partner[best] = np.argmax(swap, axis=1)
             gain[best] = swap.max(axis=1)
-        saved = levels[P] * length[P]  # by a penalized group that goes free, at least
+        saved = levels[P] * length[P]  # least gain of freeing a penalized group
         entry = np.append(entry, saved)
         gain = np.append(gain, saved - cost[cheapest] if S.size else np.full(P.size, -np.inf))
         partner = np.append(partner, np.full(P.size, cheapest if S.size else 0))
         self.scores = Exchanges(S, cost, np.concatenate([O, P]), entry, gain, partner)
         return self.scores
 
-    def _parts(self):
-        levels, alive = self.levels, self.inner.alive
-        kind = np.where(levels == 0, 2, (self.norm.lengths(self.theta) > 0).astype(int))
-        kind[self.free] = 3
-        kind[~alive | np.isinf(levels)] = -1
-        O = np.flatnonzero(kind == 0)
-        if O.size > _OUTSIDE:
-            pull = self.norm.dual_lengths(self.gradient)[O] / levels[O]
-            O = np.sort(O[np.argpartition(-pull, _OUTSIDE)[:_OUTSIDE]])
-        return self.free, np.flatnonzero(kind == 1), np.flatnonzero(kind == 2), O
+    def _pull(self, O):
+        return self.norm.dual_lengths(self.gradient)[O] / self.levels[O]
 
     def _hessian(self, P, A):
-        """The Hessian on A, with that of ``t ||theta||`` for penalized nonzero groups and q = 2."""
+        """The Hessian on A, with that of ``t ||theta||`` for penalized nonzero groups if q = 2."""
         hessian = self.inner.gram.block(A).copy()
         if self.norm.q == 2 and P.size:
             place = np.zeros(self.theta.size, dtype=np.intp)
@@ -144,34 +137,13 @@ class GroupSearch(SoftSearch):
                 hessian[np.ix_(place[j], place[j])] += self.levels[i] * curve
         return hessian
 
-    def attempt(self, leave, enter) -> bool:
-        """Refit with these exchanged, on the active groups alone; if F falls, settle there."""
-        parts = np.concatenate([self._active, np.setdiff1d(enter, self._active)])
-        W = self.norm.coordinates(parts)
-        threshold = self.levels.copy()
-        threshold[self.free] = 0.0
-        threshold[leave] = self.levels[leave]
-        threshold[enter] = 0.0
-        local, gradient = self.theta[W], self.gradient[W]
-        block, goal = self.inner.gram.block(W), 1e-4 * self.inner.scale
-        minimize_parts(self.problem, parts, block, gradient, local, threshold[parts], goal)
-        theta = self.theta.copy()
-        theta[W] = local
-        moved = local - self.theta[W]
-        loss = self.loss + 0.5 * float(moved @ (gradient + self.gradient[W]))
-        value = loss + float(threshold[parts] @ self.norm.lengths(theta)[parts])
-        if not value < self.objective - max(1e-9 * abs(self.objective), self.negligible):
-            return False
-        self._settle(theta, np.flatnonzero(threshold == 0))
-        return True
-
 
 def eliminated(model, theta, gradient, parts, count):
-    """Of these parts, the ``count`` that backward elimination on the quadratic model at theta leaves.
+    """The ``count`` of these parts that backward elimination on the quadratic model at theta leaves.
 
-    ``theta`` is 0 outside of them. The model is minimized over the parts (and what is never penalized)
-    without a penalty. Those that cost least on leaving leave, half of the surplus at a time, and the rest is
-    refitted.
+    ``theta`` is 0 outside of the parts. The model is minimized without a penalty over the parts and the
+    coefficients that are never penalized. Then the parts of least cost leave, half of the surplus at a time,
+    and the rest is refitted.
     """
     norm, levels = model.norm, model.problem.penalty.levels(1.0)
     always = np.flatnonzero((levels == 0) & model.alive)

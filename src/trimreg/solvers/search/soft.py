@@ -1,11 +1,11 @@
 r"""Exchanges under a finite penalty: which coordinates are free decides the basin.
 
 At a local minimum with free set S and penalized nonzeros P, all derivatives vanish on the active set
-``A = S + P`` for fixed signs, so the objective is a quadratic there and the effect of an exchange (i of
-S becomes penalized, j becomes free) has a closed form: see :func:`trimreg.solvers.mm.kernels.best_swaps`
-for j outside A. For j in P, freeing it gains ``t_j |theta_j| + t_j^2 [M^-1]_jj / 2`` and moves
-``theta_i`` by ``t_j sign(theta_j) [M^-1]_ij``. The forms are exact while signs hold; so they rank the
-exchanges, and the ones that are tried are refitted and kept only if the objective falls.
+``A = S + P`` for fixed signs, so the objective is a quadratic there. The effect of an exchange (i of S
+becomes penalized, j becomes free) then has a closed form: see :func:`trimreg.solvers.mm.kernels.best_swaps`
+for j outside A. For j in P, freeing it gains ``t_j |theta_j| + t_j^2 [M^-1]_jj / 2`` and moves ``theta_i`` by
+``t_j sign(theta_j) [M^-1]_ij``. These forms are exact while the signs stay. They rank the exchanges; the
+exchanges that are tried are refitted, and kept only if the objective falls.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import numpy as np
 
 from ..gram import inverse_factor, regularized_cholesky
 from ..mm.kernels import best_swaps
-from ..mm.workingset import GramSolver, minimize_block
+from ..mm.workingset import GramSolver, minimize_parts
 from .exchange import Exchanges
-
-_OUTSIDE = 64  # candidates outside the active set that are scored, by size of their gradient
 
 
 def huber_cost(theta, inverse, threshold):
@@ -35,7 +33,7 @@ class SoftSearch:
     inner : WorkingSetSolver or GramSolver
         Of a least-squares problem in normalized coordinates.
     theta : ndarray
-        Where settling starts.
+        The point that MM starts from.
     free : ndarray of int
         The free set to start from.
     gradient : ndarray, optional
@@ -44,19 +42,20 @@ class SoftSearch:
 
     certifies = False
     complete = True  # whether no column is left out
+    n_outside = 64  # candidates outside the active set that are scored: those of largest gradient
 
     def __init__(self, inner, theta, free, gradient=None):
         self.inner = inner
         self.problem = inner.problem
         self.norm = self.problem.penalty.norm
         self.levels = self.problem.penalty.levels(self.problem.alpha)
-        # Below this a difference is rounding: where F is all but 0 there would be no end to "improving" it.
+        # A smaller difference is rounding: if F is nearly 0, "improving" it would never end.
         self.negligible = 1e-12 * abs(self.problem.loss_value(self.problem.origin()))
         self.theta, self.gradient = theta, gradient
         self.move_to(free)
 
     def narrowed(self, count=None) -> SoftSearch:
-        """The search over the active columns and the 2h (at least 100) of largest gradient."""
+        """The search over the active columns and the 2h others (at least 100) of largest gradient."""
         count = max(100, 2 * self.free.size) if count is None else count
         inner = self.inner
         columns = inner.alive & np.isfinite(self.levels) & ((inner.gram.place >= 0) | (self.theta != 0))
@@ -72,12 +71,12 @@ class SoftSearch:
         return narrow
 
     def adopt(self, other: SoftSearch) -> None:
-        """Settle where another search of the same problem stands, if that is lower."""
+        """Move to the point of another search of the same problem if it is lower."""
         if other.objective < self.objective:
             self._settle(other.theta, other.free)
 
     def move_to(self, free):
-        """Settle from this free set: MM steps to a local minimum, whose free set is kept."""
+        """Run MM from this free set to a local minimum, and take the free set found there."""
         self._settle(self.theta, free, self.gradient)
 
     def _settle(self, theta, free, gradient=None):
@@ -91,7 +90,7 @@ class SoftSearch:
             threshold = penalty.thresholds(problem.weights(theta, gradient), problem.alpha)
             residual = self.norm.residual(theta, gradient, threshold, problem.positive)
             worst = np.max(np.abs(residual), initial=0.0, where=self.norm.spread(inner.alive))
-            # The second test is rounding's: no descent is left.
+            # The second test is for rounding: no descent is left.
             if worst <= inner.goal or not objective < previous * (1 - 1e-13):
                 break
         self.theta, self.gradient, self.objective = theta, gradient, objective
@@ -109,15 +108,19 @@ class SoftSearch:
         return self.scores
 
     def _parts(self):
-        """The free set, the penalized nonzeros, the never penalized, and the candidates outside these."""
+        """The free set, the penalized nonzeros, the never penalized, and the other candidates."""
         levels, alive = self.levels, self.inner.alive
-        kind = np.where(levels == 0, 2, (self.theta != 0).astype(int))
+        kind = np.where(levels == 0, 2, (self.norm.lengths(self.theta) > 0).astype(int))
         kind[self.free] = 3
         kind[~alive | np.isinf(levels)] = -1
         O = np.flatnonzero(kind == 0)
-        if O.size > _OUTSIDE:
-            O = np.sort(O[np.argpartition(-np.abs(self.gradient[O]), _OUTSIDE)[:_OUTSIDE]])
+        if O.size > self.n_outside:
+            pull = self._pull(O)
+            O = np.sort(O[np.argpartition(-pull, self.n_outside)[: self.n_outside]])
         return self.free, np.flatnonzero(kind == 1), np.flatnonzero(kind == 2), O
+
+    def _pull(self, O):
+        return np.abs(self.gradient[O])
 
     def _score_outside(self, O, half, diagonal):
         """``(entry, gain, partner)`` for coordinates at zero."""
@@ -147,31 +150,31 @@ class SoftSearch:
         return entry, gain.max(axis=1), gain.argmax(axis=1)
 
     def attempt(self, leave, enter) -> bool:
-        """Refit with these exchanged, on the active set alone; if F falls, settle there."""
-        problem = self.problem
+        """Refit with these exchanged, on the active set alone; if F falls, move there."""
         known = (enter[:, None] == self._active).any(axis=1)
-        W = np.concatenate([self._active, enter[~known]])
+        parts = np.concatenate([self._active, enter[~known]])
+        W = self.norm.coordinates(parts)
         threshold = self.levels.copy()
         threshold[self.free] = 0.0
         threshold[leave] = self.levels[leave]
         threshold[enter] = 0.0
         local, gradient = self.theta[W], self.gradient[W]
-        minimize_block(
-            self.inner.gram.block(W), gradient, local, threshold[W], problem.positive, 1e-4 * self.inner.scale
-        )
-        moved = local - self.theta[W]
-        # The quadratic's change by the mean of its gradients at both ends; its penalty with S fixed
-        # bounds the trimmed one from above.
-        value = self.loss + 0.5 * moved @ (gradient + self.gradient[W]) + threshold[W] @ np.abs(local)
-        if not value < self.objective - max(1e-9 * abs(self.objective), self.negligible):
-            return False
+        block, goal = self.inner.gram.block(W), 1e-4 * self.inner.scale
+        minimize_parts(self.problem, parts, block, gradient, local, threshold[parts], goal)
         theta = self.theta.copy()
         theta[W] = local
+        moved = local - self.theta[W]
+        # The change of the quadratic is the mean of its gradients at both ends times the move. Its penalty
+        # with S fixed bounds the trimmed one from above.
+        loss = self.loss + 0.5 * moved @ (gradient + self.gradient[W])
+        value = loss + threshold[parts] @ self.norm.lengths(theta)[parts]
+        if not value < self.objective - max(1e-9 * abs(self.objective), self.negligible):
+            return False
         self._settle(theta, np.flatnonzero(threshold == 0))
         return True
 
     def refresh(self):
-        """Nothing here accumulates rounding."""
+        """Nothing to do: no rounding accumulates here."""
 
     def save(self):
         kept = ("theta", "gradient", "loss", "objective", "free")

@@ -1,9 +1,8 @@
 r"""Best subset of size h for least squares, by exchanges that are all scored exactly.
 
 Above the exact-penalty threshold a local minimum of the trimmed problem is a least-squares fit on its
-free set S, with zeros elsewhere. In coordinates with columns of norm one, for the active set A (S and
-the features that are never penalized), ``M = Z_A' D Z_A`` and the dual basis ``V = Z_A M^-1``, three
-arrays decide every exchange:
+free set S, with zeros elsewhere. Take columns of norm one, the active set A (S and the features that are
+never penalized), ``M = Z_A' D Z_A`` and the dual basis ``V = Z_A M^-1``. Three arrays decide every exchange:
 
 ====================  =========================================================================
 ``K = Z' D V``        ``K_ji``: how much of column i of A column j would take over
@@ -11,9 +10,9 @@ arrays decide every exchange:
 ``s_j``               the squared norm of what A leaves unexplained of column j
 ====================  =========================================================================
 
-All ``h (p - h)`` single swaps are scored from them at once, so that "no swap lowers the objective" is
-checked and not sampled. After a swap the three are updated by rank-one corrections for one pass over X;
-they are rebuilt from Gram columns after a larger exchange, and before the last check.
+All ``h (p - h)`` single swaps are scored from them at once, so "no swap lowers the objective" is checked and
+not sampled. After a swap the three are updated by rank-one corrections, for one pass over X. After a larger
+exchange, and before the last check, they are rebuilt from rows of the Gram matrix.
 """
 
 from __future__ import annotations
@@ -25,29 +24,29 @@ from ..mm.kernels import best_swaps
 from .exchange import Exchanges
 
 _DEPENDENT = 1e-9  # a column of norm one with less than this left unexplained counts as dependent
-_TRUSTED = 1e6  # the largest entry of M^-1 with which scores are trusted: their error is about 1e-16 times it
+_TRUSTED = 1e6  # scores are trusted up to this largest entry of M^-1: their error is about 1e-16 times it
 _LIKELY = 6  # columns that may be needed next
 
 
 def _unexplained(design, d, A, others):
-    """The norms of what the columns A leave of others."""
+    """The norms of the residuals of the other columns, regressed on the columns A."""
     root = np.sqrt(d)[:, None]
     basis = np.linalg.qr(root * design.columns(A))[0]
     rest = root * design.columns(others)
-    for _ in range(2):  # once more, for what rounding left
+    for _ in range(2):  # the second time removes rounding
         rest -= basis @ (basis.T @ rest)
     return np.linalg.norm(rest, axis=0)
 
 
 def _unexplained_far(design, d, A, others):
-    """The same by passes over X: no array of the length of a column is made."""
+    """The same by passes over X, without an array of the length of a column."""
     columns = np.concatenate([A, others])
     gram = design.gram(columns, d, columns)
     factor = cholesky(gram[: A.size, : A.size])
     if factor is None:
         return np.full(others.size, np.inf)
     share = cholesky_solve(factor, gram[: A.size, A.size :])
-    for _ in range(2):  # the rest itself shows what rounding left in it
+    for _ in range(2):  # the residual itself shows the rounding left in it
         combination = np.concatenate([-share, np.eye(others.size)])
         square, left = design.combination_moments(columns, combination, np.arange(A.size), d)
         share = share + cholesky_solve(factor, left)
@@ -55,7 +54,7 @@ def _unexplained_far(design, d, A, others):
 
 
 def _first(score):
-    """The few of largest score, in no order."""
+    """The few positions of largest score, in no order."""
     return np.argpartition(-score, min(_LIKELY, score.size) - 1)[:_LIKELY]
 
 
@@ -65,21 +64,20 @@ class SubsetSearch:
     Parameters
     ----------
     inner : WorkingSetSolver
-        Of a least-squares problem in normalized coordinates; lends its Gram pool.
+        Of a least-squares problem in normalized coordinates; its Gram cache is used.
     free : ndarray of int
         The free set to start from; dependent columns are dropped, and vacant places filled.
     universe : ndarray of int, optional
-        The columns that the search may use; all of them by default. Indices inside the search are
-        positions in the universe; :meth:`solution` and ``free`` in the constructor speak of the design's.
+        The columns that the search may use; all of them by default. Indices inside the search are positions
+        in the universe, except for ``free`` here and in :meth:`solution`, which index the design.
     """
 
     def __init__(self, inner, free, universe=None):
         self.inner = inner
         problem = inner.problem
         limits = problem.penalty.levels(1.0)
-        self.complete = self.certifies = (
-            universe is None
-        )  # "no swap is left" means something over all columns only
+        # that no swap is left is a certificate over all columns only
+        self.complete = self.certifies = universe is None
         self.energy = 2.0 * problem.loss_value(problem.origin())
         self.size = problem.penalty.n_free
         self.n_features = problem.n_features
@@ -98,7 +96,7 @@ class SubsetSearch:
         self.move_to(place[free])
 
     def narrowed(self, count=None) -> SubsetSearch:
-        """The search over the 4h columns (at least 100) that gain most on entering, and those that are in."""
+        """The search over the active columns and the 4h others (at least 100) of largest gain on entering."""
         count = max(100, 4 * self.size) if count is None else count
         entry = self._entries()
         best = np.argpartition(-entry, count)[:count] if count < entry.size else np.arange(entry.size)
@@ -106,18 +104,18 @@ class SubsetSearch:
         return SubsetSearch(self.inner, self.free, np.union1d(best, self.A))
 
     def grow(self, size: int) -> None:
-        """Go on to a larger free set: the best entries fill its places."""
+        """Fill a larger free set with the columns of largest gain."""
         self.size = min(size, np.count_nonzero(self.eligible))
         if self.size == self.free.size + 1:
             entry = self._entries()
             best = int(np.argmax(entry))
-            # A column that is nearly explained would leave its rounding behind: the rest is rebuilt then.
+            # A nearly dependent column would leave its rounding behind: then the arrays are rebuilt.
             if entry[best] > self._negligible() and self.spare[best] > 1e-3:
                 self._enter(best, entry)
         self._fill()
 
     def swap_best(self) -> bool:
-        """Make the best single swap, if one lowers the objective: the scores are exact, so no other would."""
+        """Make the best single swap if it lowers the objective; scores are exact, so no other would."""
         if self.free.size == 0:
             return False
         gain, partner = self._scores()
@@ -134,7 +132,7 @@ class SubsetSearch:
     # -- the fit -----------------------------------------------------------------------------------
 
     def _explained(self, A):
-        """Cholesky factor, coefficients and explained energy of the fit on A; None if dependent."""
+        """Cholesky factor, coefficients and explained energy of the fit on A; None if A is dependent."""
         factor = cholesky(self.gram.block_from_rows(A))
         if factor is None or np.diagonal(factor).min(initial=1.0) ** 2 < _DEPENDENT:
             return None
@@ -146,18 +144,18 @@ class SubsetSearch:
         return 0.5 * (self.energy - self.explained)
 
     def move_to(self, free):
-        """Fit on this free set and rebuild K, c and s; fill vacant places by the best entries."""
+        """Fit on this free set and rebuild K, c and s; fill vacant places with the best columns."""
         free = free[self.eligible[free]]
         A = np.concatenate([free, self.always])
         fit = self._explained(A) if A.size else None
         if A.size and fit is None:
-            # The features that are never penalized come first: pivots must not drop them.
+            # Features that are never penalized come first: pivoting must not drop them.
             order = np.concatenate([self.always, free])
             kept = order[independent_columns(self.gram.block_from_rows(order), _DEPENDENT)]
             free = kept[~np.isin(kept, self.always)]
             A = np.concatenate([free, self.always])
             fit = self._explained(A)
-            while fit is None:  # pragma: no cover - pivoting has already dropped what is dependent
+            while fit is None:  # pragma: no cover - pivoting has already dropped dependent columns
                 free = free[:-1]
                 A = np.concatenate([free, self.always])
                 fit = self._explained(A)
@@ -174,7 +172,7 @@ class SubsetSearch:
             return
         factor, self.theta, self.explained = fit or self._explained(self.A)
         self.inverse = cholesky_inverse(factor)
-        self.link = None  # its place is needed for the new one
+        self.link = None  # frees its memory for the new one
         gram = self.gram.rows(self.A)
         self.link = np.ascontiguousarray(gram.T @ self.inverse)
         self.correlation = self.target - self.theta @ gram
@@ -182,7 +180,7 @@ class SubsetSearch:
         self._close()
 
     def _close(self):
-        """Columns of A, and those that A explains, are no candidates."""
+        """Rule out the columns of A, and those that A explains, as candidates."""
         self.spare[(self.spare < _DEPENDENT) | ~self.eligible] = 0.0
         self.spare[self.A] = 0.0
 
@@ -192,7 +190,7 @@ class SubsetSearch:
         return entry
 
     def _fill(self):
-        """While there are vacant places and columns that lower the objective, take the best."""
+        """Take the best columns while places are vacant and the objective falls."""
         while self.free.size < self.size:
             entry = self._entries()
             vacant = self.size - self.free.size
@@ -212,7 +210,7 @@ class SubsetSearch:
     # -- moves ---------------------------------------------------------------------------------------
 
     def exchanges(self) -> Exchanges:
-        """Every candidate with what it gains on entering, alone and in its best single swap."""
+        """The gain of every candidate on entering, alone and in its best single swap."""
         h = self.free.size
         gain, partner = self._scores()
         loss_on_leaving = self.theta[:h] ** 2 / (2.0 * np.diagonal(self.inverse)[:h])
@@ -221,7 +219,7 @@ class SubsetSearch:
         return Exchanges(self.free, loss_on_leaving, every, self._entries(), gain, partner)
 
     def _scores(self):
-        """The gain of every column in its best single swap, and the position of whom it is swapped for."""
+        """The gain of every column in its best single swap, and the position of its partner."""
         h = self.free.size
         gain = np.empty(self.target.size)
         partner = np.empty(self.target.size, dtype=np.int64)
@@ -237,9 +235,9 @@ class SubsetSearch:
         return gain, partner
 
     def attempt(self, leave, enter) -> bool:
-        """Exchange these, if the refitted objective falls."""
+        """Exchange these columns if the refitted objective falls; returns whether it did."""
         if leave.size == 1 and enter.size == 1:
-            self.gram.rows(enter, self._likely)  # a swap that is tried is made, but for rounding
+            self.gram.rows(enter, self._likely)  # a swap that is tried is made, except for rounding
         staying = (self.free[:, None] != leave).all(axis=1)  # np.isin is slow for so few
         free = np.concatenate([self.free[staying], enter])
         fit = self._explained(np.concatenate([free, self.always]))
@@ -253,7 +251,7 @@ class SubsetSearch:
         return True
 
     def _swap(self, slot, enter, fit):
-        """One column for another by rank-one updates: one new Gram column, O(p h) of work.
+        """Swap one column for another by rank-one updates: one new row of the Gram matrix, O(p h) work.
 
         With ``v_k`` the dual basis (``K_jk = z_j' D v_k``), the column in ``slot`` leaves by ``v_k -=
         leaving_k v_slot``, and the new one enters by ``v_k -= entering_k v_new``, ``v_new = z / size``
@@ -289,7 +287,7 @@ class SubsetSearch:
         self.explained = fit[2]
 
     def _enter(self, enter, entry):
-        """One more column, by the second half of the update of a swap; ``entry`` says who may come next."""
+        """Add one column, by the second half of the update of a swap; ``entry`` ranks the next ones."""
         at, count = self.free.size, self.A.size
         entering, size, c_new = self.link[enter].copy(), self.spare[enter], self.correlation[enter]
         column = self.gram.rows(np.array([enter]), _first(entry))[0]
@@ -314,7 +312,7 @@ class SubsetSearch:
         self._close()
 
     def save(self):
-        # K, c and s are updated in place by swaps; everything else is replaced, never written into.
+        # Swaps update K, c and s in place; everything else is replaced, never written into.
         moving = ("link", "correlation", "spare")
         kept = ("free", "A", "theta", "explained", "inverse")
         return {name: getattr(self, name).copy() for name in moving} | {
@@ -325,15 +323,15 @@ class SubsetSearch:
         self.__dict__.update(state)
 
     def refresh(self):
-        """Rebuild K, c and s from Gram columns, free of accumulated rounding."""
+        """Rebuild K, c and s, free of accumulated rounding."""
         self._rebuild()
 
     def decided(self) -> bool:
-        """Whether the scores are good enough to say that no swap is left.
+        """Whether the scores are accurate enough to certify that no swap is left.
 
-        They are not if A is ill-conditioned, nor if a column was left out as dependent that is not quite:
-        its swaps are not known to be worse. A Gram matrix cannot tell these two kinds of columns apart, so
-        the columns themselves are asked.
+        They are not if A is ill-conditioned, or if a column was left out as dependent but is not quite: its
+        swaps are not known to be worse. The Gram matrix cannot distinguish dependent from nearly dependent
+        columns, so the columns themselves are checked.
         """
         if np.diagonal(self.inverse).max(initial=1.0) > _TRUSTED:
             return False
@@ -350,7 +348,7 @@ class SubsetSearch:
         return True
 
     def _data(self):
-        """The design and the sample weights; those behind few rows that stand for many."""
+        """The design and the sample weights; the original ones if few rows stand for many."""
         problem = self.inner.problem
         return problem.design.uncompressed(problem.d)
 
