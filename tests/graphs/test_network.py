@@ -318,7 +318,7 @@ def test_new_figure_by_default_and_a_diagonal_of_zeros():
         (np.triu(SMALL), {}, "symmetric"),
         (3 * SMALL, {}, "precision matrix"),
         (0.5 * SMALL, {}, "precision matrix"),
-        (SMALL, {"names": ["a"]}, "a name for each of the 4"),
+        (SMALL, {"names": ["a"]}, "one name for each of the 4"),
         (SMALL, {"layout": "star"}, "layout must be"),
         (SMALL, {"layout": np.zeros((3, 2))}, r"shape \(4, 2\)"),
         (SMALL, {"max_edges": -1}, "max_edges must be"),
@@ -329,7 +329,7 @@ def test_new_figure_by_default_and_a_diagonal_of_zeros():
         (SMALL, {"truth": [("x0", "x0")]}, "different nodes"),
         (SMALL, {"truth": ["x0"]}, "pairs of nodes"),
         (SMALL, {"truth": [(0, 1, 2)]}, "pairs of nodes"),
-        (SMALL, {"names": list("aabc"), "truth": [("a", "b")]}, "one node each"),
+        (SMALL, {"names": list("aabc"), "truth": [("a", "b")]}, "names that occur once"),
     ],
 )
 def test_network_refuses(partial, options, message):

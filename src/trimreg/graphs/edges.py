@@ -173,7 +173,7 @@ def edge_table(
     """
     precision = _checked(precision)
     p = len(precision)
-    names = _names(names, p)
+    names = names_of(names, p)
     if weights is not None:
         weights = np.asarray(weights, dtype=float)
         if weights.shape != precision.shape:
@@ -233,7 +233,7 @@ def to_networkx(
             f"to_networkx needs networkx, which cannot be imported ({error}); pip install 'trimreg[graph]'"
         ) from error
     partial = symmetric_matrix("partial", partial)[0]
-    names = _names(names, len(partial))
+    names = names_of(names, len(partial))
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"names must be distinct, because they are the nodes; got {twice!r} twice")
@@ -260,7 +260,8 @@ def _checked(precision):
     return precision
 
 
-def _names(names, p):
+def names_of(names: Sequence[str] | None, p: int) -> list[str]:
+    """The names of the p variables; ``x0``, ``x1``, ... by default."""
     names = [f"x{j}" for j in range(p)] if names is None else [str(name) for name in names]
     if len(names) != p:
         raise ValueError(f"names must have one name for each of the {p} variables; got {len(names)}")

@@ -20,7 +20,7 @@ from ...plotting.style import (
     sorted_values,
     tidy,
 )
-from .network import _crossings, _overlap
+from .network import crossings, overlap
 
 _DASH = " – "  # noqa: RUF001
 _LIMIT = 1.04  # of the axes of precision and recall
@@ -190,8 +190,8 @@ def _write_sizes(ax, curves, mark):
         half = np.array([0.32 * len(text) * (SMALL - 1), 0.45 * (SMALL - 1)])
         offsets = ways * (half + np.where(np.all(ways != 0, axis=1), 3.0, 4.5)[:, None])
         low, high = places[rank][k] + offsets - half, places[rank][k] + offsets + half
-        touched = _overlap(low, high, middles, halves)
-        crossed = _crossings(low, high, lines)
+        touched = overlap(low, high, middles, halves)
+        crossed = crossings(low, high, lines)
         best = np.lexsort((crossed, touched))[0]
         told = (text, *np.round(places[rank][k], 3))  # methods often agree on the first edges
         if told in written or touched[best] > 0 or (crossed[best] > 0 and importance == 2):

@@ -1,44 +1,56 @@
-"""Graphs of partial correlations: where the nodes lie, where their names go, and the picture."""
+"""Pictures of graphs: layout of the nodes, placement of their names, drawing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from numbers import Integral
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...plotting.style import GREY, PALETTE, SMALL, new_axes
+from ..diagnostics.point import symmetric_matrix
+from ..edges import names_of
 
 POSITIVE, NEGATIVE = PALETTE[0], PALETTE[1]
-NAMED_UP_TO = 60  # nodes; names of more would cover the picture
-LONGEST_NAME = 24  # letters
+NAMED_UP_TO = 60  # nodes; the names of more nodes would cover the picture
+LONGEST_NAME = 24  # characters
 
 
 def network(
-    partial, names=None, *, ax=None, layout="spring", max_edges=None, truth=None, labels=None, title=None
-):
-    """Draw the graph of a matrix of partial correlations: sign in colour, strength in width.
+    partial: Any,
+    names: Sequence[str] | None = None,
+    *,
+    ax: Any = None,
+    layout: str | ArrayLike = "spring",
+    max_edges: int | None = None,
+    truth: Iterable | None = None,
+    labels: bool | None = None,
+    title: str | None = None,
+) -> Any:
+    """Draw the graph of a matrix of partial correlations: sign as color, strength as line width.
 
     Parameters
     ----------
     partial : array-like of shape (p, p), or a fitted estimator
-        Partial correlations, zero where there is no edge; the diagonal is one or zero. Of an estimator
+        Partial correlations, zero for pairs without an edge; the diagonal is one or zero. For an estimator,
         ``partial_correlation_`` is drawn, with the names in ``feature_names_in_`` if it has them. A precision
-        matrix has the other sign and scale and is refused where that shows.
+        matrix has opposite signs and another scale, and is refused if it is recognized.
     names : sequence of str of length p, optional
         Names of the nodes; ``x0``, ``x1``, ... by default.
     ax : matplotlib axes, optional
         Where to draw; a new figure by default.
     layout : "spring", "circular" or array-like of shape (p, 2)
-        Where the nodes lie: joined nodes near each other (:func:`force_layout`), all in a circle in the order
-        of the variables, or at the points given.
+        Positions of the nodes: neighbors close together (:func:`force_layout`), on a circle in the order of
+        the variables, or the given points.
     max_edges : int, optional
-        Draw only so many edges, the strongest; the legend says how many are left out.
+        Draw only this many edges, the strongest; the legend says how many are not shown.
     truth : sequence of pairs, optional
-        The edges that are known to be there, as names or indices of their two nodes, in either order. Edges
-        among them are then solid, other edges dashed, and those that are missing dotted in grey. An edge left
-        out by ``max_edges`` is not missing.
+        The true edges, as names or indices of their two nodes, in either order. True edges are drawn solid,
+        other edges dashed, and missed edges dotted in gray. An edge hidden by ``max_edges`` is not missed.
     labels : bool, optional
-        Whether to write the names; by default those of up to 60 nodes.
+        Whether to write the names; by default for up to 60 nodes.
     title : str, optional
 
     Returns
@@ -57,7 +69,7 @@ def network(
     partial, names = _given(partial, names)
     p = len(partial)
     if max_edges is not None and (not isinstance(max_edges, Integral) or max_edges < 0):
-        raise ValueError(f"max_edges must be a whole number >= 0; got {max_edges!r}")
+        raise ValueError(f"max_edges must be an integer >= 0; got {max_edges!r}")
     pairs = np.argwhere(np.triu(partial, 1))
     pairs = pairs[np.argsort(-np.abs(partial[tuple(pairs.T)]), kind="stable")]
     known = _known_pairs(truth, names)
@@ -88,47 +100,27 @@ def network(
     return ax
 
 
-def force_layout(p, edges, *, iterations=None, seed=0) -> np.ndarray:
-    r"""Places of p nodes such that joined nodes are near each other and no two are too near.
+def force_layout(p: int, edges: ArrayLike, *, iterations: int | None = None, seed: int = 0) -> np.ndarray:
+    r"""Positions of p nodes, with neighbors close together and no two nodes too close.
 
-    Two nodes at a distance :math:`d` push each other apart by :math:`1/d`, joined ones pull by :math:`d^2`,
-    and all are drawn to the middle, so that parts without a link stay in the frame. Steps are cut to a length
-    that falls to zero (Fruchterman and Reingold, Graph drawing by force-directed placement, 1991).
+    Two nodes at distance :math:`d` repel each other by :math:`1/d`, neighbors attract by :math:`d^2`, and all
+    are drawn to the center so that separate components stay in the frame. The length of the steps is limited
+    by a bound that decreases to zero (Fruchterman and Reingold, Graph drawing by force-directed placement,
+    1991). The default is 400 iterations, fewer for more than 200 nodes; ``seed`` determines the start.
 
-    Parameters
-    ----------
-    p : int
-    edges : array-like of int of shape (m, 2)
-    iterations : int, optional
-        By default 400, fewer for more than 200 nodes.
-    seed : int
-        Of the places from which it starts; the answer is always the same for the same seed.
-
-    Returns
-    -------
-    ndarray of shape (p, 2)
-        Around zero, the longest extent along the first axis.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.graphs.plots.network import force_layout
-    >>> places = force_layout(4, [[0, 1], [1, 2]])
-    >>> distance = np.linalg.norm(places[:, None] - places, axis=-1)
-    >>> bool(distance[0, 1] < distance[0, 2] and distance[1, 2] < distance[1, 3])
-    True
+    Returns an array of shape (p, 2), centered, with the largest extent along the first axis.
     """
     edges = np.asarray(edges, dtype=int).reshape(-1, 2)
     joined = np.zeros((p, p), dtype=bool)
     joined[edges[:, 0], edges[:, 1]] = joined[edges[:, 1], edges[:, 0]] = True
     if iterations is None:
         iterations = int(np.clip(400 * 200 / p, 40, 400))
-    # In a circle along the edges: neighbours start side by side, which avoids most of the tangles.
+    # Start on a circle, in the order of a walk along the edges: this avoids most crossings.
     angle = np.empty(p)
     angle[_walk(joined)] = 2 * np.pi * np.arange(p) / p
     places = np.sqrt(p) * np.column_stack([np.cos(angle), np.sin(angle)])
     places += np.random.default_rng(seed).normal(scale=0.1, size=(p, 2))
-    gravity = np.where(joined.any(axis=1, keepdims=True), 1.0, 1.4)  # nothing else holds a single node
+    gravity = np.where(joined.any(axis=1, keepdims=True), 1.0, 1.4)  # isolated nodes are held by it alone
     for longest in np.sqrt(p) * np.linspace(0.3, 0.0, iterations, endpoint=False):
         apart = places[:, None] - places
         distance = np.maximum(np.sqrt(np.einsum("ijk,ijk->ij", apart, apart)), 1e-9)
@@ -142,7 +134,7 @@ def force_layout(p, edges, *, iterations=None, seed=0) -> np.ndarray:
 
 
 def _walk(joined):
-    """All nodes in the order of a walk along the edges, from the ends inwards."""
+    """All nodes in the order of a depth-first walk that starts at nodes of low degree."""
     degree = joined.sum(axis=1)
     left, order = set(range(len(joined))), []
     while left:
@@ -156,16 +148,16 @@ def _walk(joined):
     return np.array(order, dtype=int)
 
 
-# -- what is drawn --------------------------------------------------------------------------------------
+# -- drawing ----------------------------------------------------------------------------------------------
 
 
 def _widths(strength, widest):
-    """Widths of lines, in points: as the strength, but never too thin to be seen."""
+    """Line widths in points: proportional to the strength, but never invisibly thin."""
     return np.maximum(0.9 * widest * strength / strength.max(initial=1e-300), 0.5)
 
 
 def _dashes(width):
-    """A dash and a gap, in widths of the line; at least five and three points, or thin lines look dotted."""
+    """Dash and gap in line widths, at least five and three points; otherwise thin lines would look dotted."""
     return 0, (max(2.2, 5.0 / width), max(1.4, 3.0 / width))
 
 
@@ -202,13 +194,13 @@ def _draw_nodes(ax, positions, joined, radius):
 
 
 def _write_names(ax, names, p):
-    """A text a node, still at no place. Nothing in a name is read as a formula."""
+    """One text per node, not yet placed. Names are never parsed as formulas."""
     from matplotlib.patheffects import withStroke
 
     texts = []
     for name in names:
         name = " ".join(name.split())
-        if len(name) > LONGEST_NAME:  # the end stays, since names of one origin often differ only there
+        if len(name) > LONGEST_NAME:  # keep the end, because related names often differ only there
             name = name[: LONGEST_NAME // 2] + "…" + name[-(LONGEST_NAME // 2 - 1) :]
         texts.append(
             ax.annotate(
@@ -229,13 +221,13 @@ def _write_names(ax, names, p):
 
 
 def _place(ax, positions, joined, texts, radius, extent):
-    """Set the limits of the axes, and the names where they hide least."""
-    pads = np.full((2, 2), radius + 3.0)  # points left free at the two ends of each axis
+    """Set the limits of the axes, and put the names where they hide least."""
+    pads = np.full((2, 2), radius + 3.0)  # margins in points at the two ends of each axis
     if not texts:
         low, high, _ = _frame(positions, extent, pads)
     else:
         sizes = _sizes(ax, texts)
-        for strict in (0.05, 1.0):  # names that stick out make the frame wider, and then lie inside
+        for strict in (0.05, 1.0):  # names that stick out first widen the frame, and then fit inside
             low, high, scale = _frame(positions, extent, pads)
             points = (positions - low) * scale
             offsets = label_offsets(points, sizes, points[joined], radius, extent, strict=strict)
@@ -250,7 +242,7 @@ def _place(ax, positions, joined, texts, radius, extent):
 
 
 def _place_as_rays(ax, positions, texts, radius, extent):
-    """Names around a circle, turned to point away from its middle: level ones would cover each other."""
+    """Names around a circle, rotated to point away from its center: horizontal ones would overlap."""
     longest = _sizes(ax, texts)[:, 0].max()
     low, high, _ = _frame(positions, extent, np.full((2, 2), radius + 5.0 + longest))
     for text, place in zip(texts, positions, strict=True):
@@ -264,13 +256,13 @@ def _place_as_rays(ax, positions, texts, radius, extent):
 
 
 def _sizes(ax, texts):
-    """Widths and heights in points."""
+    """Widths and heights of texts in points."""
     boxes = [text.get_window_extent() for text in texts]
     return np.array([[box.width, box.height] for box in boxes]) * 72.0 / ax.figure.dpi
 
 
 def _frame(positions, extent, pads):
-    """Limits of equal aspect in which the pads stay free around the positions; and points per unit."""
+    """Limits of the axes with equal aspect and these margins around the positions; and points per unit."""
     low, high = positions.min(axis=0), positions.max(axis=0)
     room = np.maximum(extent - pads.sum(axis=1), 0.3 * extent)
     span = high - low
@@ -279,39 +271,22 @@ def _frame(positions, extent, pads):
     return low - (pads[:, 0] + spare / 2) / scale, high + (pads[:, 1] + spare / 2) / scale, scale
 
 
-def label_offsets(points, sizes, segments, radius, extent, *, strict=1.0) -> np.ndarray:
-    """Where the middle of each label lies from its node, so that labels hide little.
+def label_offsets(
+    points: np.ndarray,
+    sizes: np.ndarray,
+    segments: np.ndarray,
+    radius: float,
+    extent: np.ndarray,
+    *,
+    strict: float = 1.0,
+) -> np.ndarray:
+    """Offsets of the centers of the labels from their nodes, such that labels hide little.
 
-    Sixteen directions are tried for each label, in three rounds. What counts, from most to least: other
-    labels, nodes, the frame, edges, and how far the direction is from straight away from the neighbours.
-
-    Parameters
-    ----------
-    points : ndarray of shape (p, 2)
-        The nodes; all lengths here are in points.
-    sizes : ndarray of shape (p, 2)
-        Width and height of each label.
-    segments : ndarray of shape (m, 2, 2)
-        The two ends of each edge.
-    radius : float
-        Of a node.
-    extent : ndarray of shape (2,)
-        Width and height of the frame.
-    strict : float
-        How much it counts that a label leaves the frame.
-
-    Returns
-    -------
-    ndarray of shape (p, 2)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.graphs.plots.network import label_offsets
-    >>> points, sizes = np.array([[40.0, 50.0], [60.0, 50.0]]), np.full((2, 2), 10.0)
-    >>> label_offsets(points, sizes, points[None], 5.0, np.array([100.0, 100.0]))
-    array([[-12.,   0.],
-           [ 12.,   0.]])
+    ``points`` are the nodes and ``radius`` their size, ``sizes`` the widths and heights of the labels,
+    ``segments`` the two ends of each edge, ``extent`` the width and height of the frame; all in points.
+    Sixteen directions are tried for each label, in three rounds. The cost counts overlaps with other labels,
+    nodes, the frame (weighted by ``strict``) and edges, and the angle to the direction away from the
+    neighbors.
     """
     p = len(points)
     outward = _away(points, segments)
@@ -328,37 +303,37 @@ def label_offsets(points, sizes, segments, radius, extent, *, strict=1.0) -> np.
             others = placed & (np.arange(p) != i)
             middle = points[others] + offsets[others]
             cost = 0.5 * (1.0 - np.cos(turns))
-            cost += 40.0 * _overlap(low, high, middle, sizes[others] / 2 + 0.5) / np.prod(sizes[i])
-            cost += 20.0 * _overlap(low, high, points, np.full((p, 2), radius)) / (4 * radius**2)
+            cost += 40.0 * overlap(low, high, middle, sizes[others] / 2 + 0.5) / np.prod(sizes[i])
+            cost += 20.0 * overlap(low, high, points, np.full((p, 2), radius)) / (4 * radius**2)
             cost += 0.4 * strict * np.sum(np.maximum(0, -low) + np.maximum(0, high - extent), axis=1)
-            cost += 0.5 * _crossings(low, high, segments)
+            cost += 0.5 * crossings(low, high, segments)
             offsets[i], placed[i] = tries[np.argmin(cost)], True
     return offsets
 
 
 def _away(points, segments):
-    """A unit vector a node, away from its neighbours; away from the middle where there are none."""
+    """One unit vector per node, pointing away from its neighbors, or from the center if it has none."""
     away = np.zeros_like(points)
     step = segments[:, 1] - segments[:, 0]
     step /= np.maximum(np.linalg.norm(step, axis=1, keepdims=True), 1e-12)
     for end, sign in ((0, -1.0), (1, 1.0)):
         for point, direction in zip(segments[:, end], sign * step, strict=True):
             away[np.all(points == point, axis=1)] += direction
-    centre = points - points.mean(axis=0)
-    centre /= np.maximum(np.linalg.norm(centre, axis=1, keepdims=True), 1e-12)
-    away += 0.7 * centre
+    outward = points - points.mean(axis=0)
+    outward /= np.maximum(np.linalg.norm(outward, axis=1, keepdims=True), 1e-12)
+    away += 0.7 * outward
     length = np.linalg.norm(away, axis=1, keepdims=True)
     return np.where(length > 1e-9, away / np.maximum(length, 1e-9), [0.0, 1.0])
 
 
-def _overlap(low, high, middle, half):
-    """Areas that boxes have in common with all the others together."""
+def overlap(low: np.ndarray, high: np.ndarray, middle: np.ndarray, half: np.ndarray) -> np.ndarray:
+    """Area that each box ``[low, high]`` shares with the boxes around ``middle``, summed over these."""
     sides = np.minimum(high[:, None], middle + half) - np.maximum(low[:, None], middle - half)
     return np.prod(np.maximum(sides, 0.0), axis=2).sum(axis=1)
 
 
-def _crossings(low, high, segments):
-    """How many segments pass through each box: their parameters inside it are an interval in [0, 1]."""
+def crossings(low: np.ndarray, high: np.ndarray, segments: np.ndarray) -> np.ndarray:
+    """How many segments cross each box: the part of a segment inside a box is an interval in [0, 1]."""
     start, step = segments[:, 0], segments[:, 1] - segments[:, 0]
     step = np.where(np.abs(step) < 1e-12, 1e-12, step)
     one, two = (low[:, None] - start) / step, (high[:, None] - start) / step
@@ -368,17 +343,17 @@ def _crossings(low, high, segments):
 
 
 def _explain(ax, rho, widths, found, hidden, extent):
-    """The legend below the graph."""
+    """Draw the legend below the graph."""
     from matplotlib.lines import Line2D
 
-    entries = []
+    handles = []
     for label, color, there in (("positive", POSITIVE, rho > 0), ("negative", NEGATIVE, rho < 0)):
         if np.any(there):
-            entries.append(Line2D([], [], color=color, linewidth=2.0, label=label))
+            handles.append(Line2D([], [], color=color, linewidth=2.0, label=label))
     strength = np.abs(rho)
     labels = {f"|ρ| = {strength[k]:.2g}": widths[k] for k in (-1, 0) if len(rho)}  # noqa: RUF001
-    for label, width in labels.items():  # the weakest and the strongest; once if they read the same
-        entries.append(Line2D([], [], color="0.35", linewidth=width, label=label))
+    for label, width in labels.items():  # the weakest and the strongest; once if their labels agree
+        handles.append(Line2D([], [], color="0.35", linewidth=width, label=label))
     if found is not None:
         true, missed = found
         for label, count, dashes, color in (
@@ -386,23 +361,23 @@ def _explain(ax, rho, widths, found, hidden, extent):
             ("false", int((~true).sum()), _dashes(1.6), "0.35"),
             ("missed", len(missed), ":", GREY),
         ):
-            entries.append(
+            handles.append(
                 Line2D([], [], color=color, linestyle=dashes, linewidth=1.6, label=f"{label} ({count})")
             )
     note = f"{hidden} weaker edges not shown" if hidden else None
-    if not entries:
-        entries = [Line2D([], [], linestyle="none", label="no edges" if not hidden else "no edges shown")]
-    for columns in (4, 2, 1):  # as many as fit; a legend wider than the axes would crush these
+    if not handles:
+        handles = [Line2D([], [], linestyle="none", label="no edges" if not hidden else "no edges shown")]
+    for columns in (4, 2, 1):  # as many as fit; a legend wider than the axes would squeeze them
         legend = ax.legend(
-            handles=entries, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), borderaxespad=0.2,
-            ncols=min(columns, len(entries)), columnspacing=1.6, handlelength=2.4, fontsize=SMALL, title=note,
+            handles=handles, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), borderaxespad=0.2,
+            ncols=min(columns, len(handles)), columnspacing=1.6, handlelength=2.4, fontsize=SMALL, title=note,
             title_fontsize=SMALL,
         )  # fmt: skip
         if legend.get_window_extent().width * 72.0 / ax.figure.dpi <= 1.15 * extent[0]:
             break
 
 
-# -- what is given --------------------------------------------------------------------------------------
+# -- arguments --------------------------------------------------------------------------------------------
 
 
 def _given(partial, names):
@@ -410,32 +385,22 @@ def _given(partial, names):
         if names is None:
             names = getattr(partial, "feature_names_in_", None)
         partial = partial.partial_correlation_
-    partial = np.asarray(partial, dtype=float)
-    if partial.ndim != 2 or partial.shape[0] != partial.shape[1] or not partial.size:
-        raise ValueError(f"partial must be a square matrix; got shape {partial.shape}")
-    if not np.isfinite(partial).all():
-        raise ValueError("partial must be finite")
-    if np.abs(partial - partial.T).max() > 1e-8:
-        raise ValueError("partial must be symmetric")
+    partial = symmetric_matrix("partial", partial)[0]
     diagonal = np.diag(partial)
     if np.abs(partial).max() > 1 + 1e-8 or not (np.allclose(diagonal, 1) or np.all(diagonal == 0)):
         raise ValueError(
-            "partial must hold correlations, with a diagonal of ones or of zeros; "
-            "for a precision matrix call trimreg.graphs.edges.partial_correlations first"
+            "partial must contain correlations, with a diagonal of ones or zeros; "
+            "for a precision matrix call trimreg.graphs.partial_correlations first"
         )
-    p = len(partial)
-    names = [f"x{j}" for j in range(p)] if names is None else [str(name) for name in names]
-    if len(names) != p:
-        raise ValueError(f"names must hold a name for each of the {p} variables; got {len(names)}")
-    return partial, names
+    return partial, names_of(names, len(partial))
 
 
 def _known_pairs(truth, names):
-    """The pairs of indices, the smaller first."""
+    """The true edges as pairs of indices, the smaller first."""
     known = set()
     for pair in () if truth is None else truth:
         if isinstance(pair, str) or len(pair) != 2:
-            raise ValueError(f"truth must hold pairs of nodes; got {pair!r}")
+            raise ValueError(f"truth must contain pairs of nodes; got {pair!r}")
         i, j = sorted(_node(node, names) for node in pair)
         if i == j:
             raise ValueError(f"truth must join different nodes; got {tuple(pair)!r}")
@@ -446,10 +411,10 @@ def _known_pairs(truth, names):
 def _node(node, names):
     if isinstance(node, Integral):
         if not 0 <= node < len(names):
-            raise ValueError(f"truth must hold indices below {len(names)}; got {node}")
+            raise ValueError(f"truth must contain indices below {len(names)}; got {node}")
         return int(node)
     if names.count(str(node)) != 1:
-        raise ValueError(f"truth must hold names of one node each; got {node!r}")
+        raise ValueError(f"truth must contain names that occur once; got {node!r}")
     return names.index(str(node))
 
 
@@ -458,9 +423,9 @@ def _positions(layout, p, joined):
         if layout == "spring":
             return force_layout(p, joined)
         if layout == "circular":
-            angle = np.pi / 2 - 2 * np.pi * np.arange(p) / p  # the first at the top, then as a clock runs
+            angle = np.pi / 2 - 2 * np.pi * np.arange(p) / p  # from the top, clockwise
             return np.column_stack([np.cos(angle), np.sin(angle)])
-        raise ValueError(f"layout must be 'spring', 'circular' or an array of places; got {layout!r}")
+        raise ValueError(f"layout must be 'spring', 'circular' or an array of positions; got {layout!r}")
     layout = np.array(layout, dtype=float)
     if layout.shape != (p, 2) or not np.isfinite(layout).all():
         raise ValueError(f"layout must be finite and of shape ({p}, 2); got shape {layout.shape}")
