@@ -68,8 +68,8 @@ class EdgeTable(Summary, Sequence):
     ----------
     edges : sequence of Edge
         In the order of the rows.
-    title, facts, note, max_rows
-        The text above and below the table, and how many rows to show, as in a model summary.
+    title, facts, max_rows
+        The text above the table, and how many rows to show, as in a model summary.
 
     Examples
     --------
@@ -89,7 +89,6 @@ class EdgeTable(Summary, Sequence):
         edges: Sequence[Edge] = (),
         title: str = "",
         facts: dict[str, Any] | None = None,
-        note: str = "",
         max_rows: int | None = 50,
     ):
         self.edges = tuple(edges)
@@ -101,12 +100,12 @@ class EdgeTable(Summary, Sequence):
             words = {True: "free", False: "penalized", None: None}
             columns["status"] = [words[edge.free] for edge in self.edges]
         names = [f"{edge.source} – {edge.target}" for edge in self.edges]  # noqa: RUF001
-        super().__init__(title, facts or {}, names, columns, note=note, max_rows=max_rows)
+        super().__init__(title, facts or {}, names, columns, max_rows=max_rows)
 
     def __getitem__(self, item: Any) -> Any:
         """An edge, or the table of a slice."""
         if isinstance(item, slice):
-            return EdgeTable(self.edges[item], self.title, self.facts, self.note, self.max_rows)
+            return EdgeTable(self.edges[item], self.title, self.facts, self.max_rows)
         return self.edges[item]
 
     def _drawn(self):
@@ -135,41 +134,13 @@ def edge_table(
     *,
     title: str = "",
     facts: dict[str, Any] | None = None,
-    note: str = "",
     max_rows: int | None = 50,
 ) -> EdgeTable:
-    r"""The edges of a precision matrix, sorted by the absolute value of the partial correlation.
+    r"""The edges of a precision matrix, the pairs with :math:`\Theta_{ij} \ne 0`, as a table.
 
-    The edges are the pairs with :math:`\Theta_{ij} \ne 0`. Ties stay in the order of the variables.
-
-    Parameters
-    ----------
-    precision : array-like of shape (p, p)
-    names : sequence of str of length p, optional
-        Names of the variables; ``x0``, ``x1``, ... by default.
-    weights : array-like of shape (p, p), optional
-        The trimming weights: an edge with weight 0 is not penalized.
-    title, note, max_rows
-        As in :class:`EdgeTable`.
-    facts : mapping, optional
-        Shown above the table; by default the numbers of variables, edges and free edges.
-
-    Returns
-    -------
-    EdgeTable
-
-    Examples
-    --------
-    >>> from trimreg.graphs.edges import edge_table
-    >>> precision = [[4.0, -1.0, 0.3], [-1.0, 1.0, 0.0], [0.3, 0.0, 1.0]]
-    >>> print(edge_table(precision, ["raf", "mek", "erk"], weights=[[0, 0, 1], [0, 0, 1], [1, 1, 0]]))
-    variables: 3    free edges: 1
-    edges: 2
-    <BLANKLINE>
-    name       partial correlation  precision  status
-    ----------------------------------------------------
-    raf – mek               0.5000    -1.000   free
-    raf – erk              -0.1500     0.3000  penalized
+    They are sorted by the absolute value of the partial correlation; ties stay in the order of the variables.
+    An edge with trimming weight 0 is free of the penalty. By default ``facts``, shown above the table, are
+    the numbers of variables, edges and free edges.
     """
     precision = _checked(precision)
     p = len(precision)
@@ -195,7 +166,7 @@ def edge_table(
         facts = {"variables": p, "edges": len(edges)}
         if weights is not None:
             facts["free edges"] = sum(edge.free for edge in edges)
-    return EdgeTable(edges, title, facts, note, max_rows)
+    return EdgeTable(edges, title, facts, max_rows)
 
 
 def to_networkx(

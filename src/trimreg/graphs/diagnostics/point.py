@@ -24,29 +24,15 @@ _EPS = float(np.finfo(float).eps)
 
 @dataclass(frozen=True)
 class GraphPoint:
-    """S and Theta on the scale of the penalty (the correlation scale if standardized), and the penalty.
-
-    Attributes
-    ----------
-    S, theta : ndarray of shape (p, p)
-    penalty : Penalty
-        Bound to the edges, the pairs i < j in the order of ``np.triu_indices(p, 1)``.
-    alpha : float
-    scale : ndarray of shape (p,)
-        The penalty acts on ``scale_i scale_j Theta_ij``, with Theta in the units of the data.
-    symmetric : bool
-        Whether the given precision is symmetric to the last digit.
-    eps : float
-        Relative rounding error of the given precision.
-    """
+    """S and Theta on the scale of the penalty (the correlation scale if standardized), and the penalty."""
 
     S: np.ndarray
     theta: np.ndarray
-    penalty: Penalty
+    penalty: Penalty  # bound to the edges, the pairs i < j in the order of np.triu_indices(p, 1)
     alpha: float
-    scale: np.ndarray
-    symmetric: bool
-    eps: float
+    scale: np.ndarray  # the penalty acts on scale_i scale_j Theta_ij, with Theta in the units of the data
+    symmetric: bool  # whether the given precision is symmetric to the last digit
+    eps: float  # relative rounding error of the given precision
 
     @property
     def p(self) -> int:

@@ -84,17 +84,9 @@ def solve_weighted(
 ) -> GraphFit:
     r"""The weighted graphical lasso of a correlation matrix S, to a relative duality gap of ``tol``.
 
-    Parameters
-    ----------
-    S, threshold : ndarray of shape (p, p)
-        The thresholds are :math:`\lambda_{ij}`; 0 and inf are allowed. Their diagonal is ignored.
-    Theta : ndarray of shape (p, p), optional
-        Starting point; the identity by default, and for a block where Theta is not positive definite.
-    shift : float
-        Added to the objective that the gap is relative to.
-    tol : float
-    screen : bool
-        Whether to split the problem into blocks.
+    The thresholds :math:`\lambda_{ij}` may be 0 or inf; their diagonal is ignored. The start ``Theta`` is the
+    identity by default, and in blocks where it is not positive definite. ``shift`` is added to the objective
+    that the gap is relative to; ``screen`` splits the problem into blocks.
 
     Examples
     --------

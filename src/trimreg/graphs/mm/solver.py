@@ -54,26 +54,10 @@ def iterate(
     to a relative duality gap of ``tol``. For penalties whose weights never settle (MCP, SCAD) it stops when
     the optimality conditions hold within ``100 tol`` with the weights of the solution.
 
-    Parameters
-    ----------
-    problem : GraphicalProblem
-    theta0 : ndarray, optional
-        A point whose weights are the first start.
-    tol : float
-    rng : numpy.random.Generator, optional
-        For the random kicks of high effort.
-    effort : {"low", "medium", "high"}
-        How many starts, and how long edges are exchanged.
-    start : "auto", str or sequence of str
-        Names of starts. ``"auto"`` depends on the effort.
-    shift : float
-        Difference between the objective in the user's units and that of the correlation matrix; gaps are
-        relative to the former.
-
-    Yields
-    ------
-    Step
-        With the series ``gap`` and ``violation``. The objective is that of the best point so far.
+    The weights at ``theta0`` are the first start. ``start`` names the others; ``"auto"`` depends on the
+    effort, which also decides how long edges are exchanged. ``rng`` draws the random kicks of high effort.
+    ``shift`` is the objective in the user's units minus that of the correlation matrix; gaps are relative to
+    the former. The steps have the series ``gap`` and ``violation``; their objective is the best so far.
     """
     rng = np.random.default_rng(0) if rng is None else rng
     inner = WeightedGraphSolver(problem, shift)

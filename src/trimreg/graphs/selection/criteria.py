@@ -126,21 +126,9 @@ def instability(chosen: ArrayLike) -> np.ndarray:
               \bar D(h, \alpha) = \max_{h' \le h,\, \alpha' \ge \alpha} D(h', \alpha').
 
     D is twice the variance of the indicator of an edge, averaged over the pairs. It falls again when graphs
-    become dense; therefore :math:`\bar D`, the largest value over all sparser cells, is used.
-
-    Parameters
-    ----------
-    chosen : array-like of bool of shape (n_subsamples, n_hs, n_alphas, n_pairs)
-        Whether a pair is an edge, for increasing h and decreasing alpha.
-
-    Returns
-    -------
-    ndarray of shape (n_hs, n_alphas)
-
-    References
-    ----------
-    Liu, Roeder and Wasserman (2010). Stability approach to regularization selection (StARS) for high
-    dimensional graphical models. Advances in Neural Information Processing Systems 23.
+    become dense; therefore :math:`\bar D`, the largest value over all sparser cells, is used. ``chosen`` says
+    whether a pair is an edge: its shape is (n_subsamples, n_hs, n_alphas, n_pairs), for increasing h and
+    decreasing alpha. See Liu, Roeder and Wasserman (2010) in :class:`~trimreg.TrimmedGraphicalLassoCV`.
     """
     xi = np.mean(np.asarray(chosen, dtype=bool), axis=0)
     D = np.mean(2.0 * xi * (1.0 - xi), axis=-1)

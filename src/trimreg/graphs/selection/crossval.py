@@ -142,9 +142,6 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
 
     References
     ----------
-    Foygel and Drton (2010). Extended Bayesian information criteria for Gaussian graphical models. Advances in
-    Neural Information Processing Systems 23.
-
     Liu, Roeder and Wasserman (2010). Stability approach to regularization selection (StARS) for high
     dimensional graphical models. Advances in Neural Information Processing Systems 23.
 
