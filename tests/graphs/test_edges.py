@@ -169,7 +169,7 @@ def test_frame_has_a_column_a_field():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"names": ["a"]}, "one name for each of the 3"),
+        ({"names": ["a"]}, "one name per column, 3"),
         ({"weights": np.zeros(3)}, "shape of precision"),
     ],
 )
@@ -207,7 +207,7 @@ def test_graph_without_precision_and_with_a_diagonal_of_zeros():
     ("partial", "options", "message"),
     [
         (np.eye(2), {"names": ["a", "a"]}, "'a' twice"),
-        (np.eye(2), {"names": ["a"]}, "one name for each of the 2"),
+        (np.eye(2), {"names": ["a"]}, "one name per column, 2"),
         (np.eye(2), {"precision": np.eye(3)}, "shape of partial"),
         ([[1.0, 0.5], [0.0, 1.0]], {}, "symmetric"),
     ],

@@ -318,7 +318,7 @@ def test_new_figure_by_default_and_a_diagonal_of_zeros():
         (np.triu(SMALL), {}, "symmetric"),
         (3 * SMALL, {}, "precision matrix"),
         (0.5 * SMALL, {}, "precision matrix"),
-        (SMALL, {"names": ["a"]}, "one name for each of the 4"),
+        (SMALL, {"names": ["a"]}, "one name per column, 4"),
         (SMALL, {"layout": "star"}, "layout must be"),
         (SMALL, {"layout": np.zeros((3, 2))}, r"shape \(4, 2\)"),
         (SMALL, {"max_edges": -1}, "max_edges must be"),

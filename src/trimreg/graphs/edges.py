@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..estimators.summary import Summary
+from ..plotting.style import names_of
 from .diagnostics.point import symmetric_matrix
 
 NO_EDGES = "no edges in the graph"
@@ -229,11 +230,3 @@ def _checked(precision):
     if np.any(np.diag(precision) <= 0):
         raise ValueError("precision must have a positive diagonal")
     return precision
-
-
-def names_of(names: Sequence[str] | None, p: int) -> list[str]:
-    """The names of the p variables; ``x0``, ``x1``, ... by default."""
-    names = [f"x{j}" for j in range(p)] if names is None else [str(name) for name in names]
-    if len(names) != p:
-        raise ValueError(f"names must have one name for each of the {p} variables; got {len(names)}")
-    return names

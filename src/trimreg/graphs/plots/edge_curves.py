@@ -1,11 +1,14 @@
-"""Edges of graphs over the tuning parameter, and how many of them are right."""
+"""Edges over the tuning parameter, and the precision and recall of their selection."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import isqrt
 from numbers import Integral
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...plotting.paths import draw_coefficients, label_lines
 from ...plotting.style import (
@@ -27,33 +30,33 @@ _LIMIT = 1.04  # of the axes of precision and recall
 
 
 def path(
-    x,
-    values,
-    labels=None,
+    x: ArrayLike,
+    values: ArrayLike,
+    labels: Sequence | None = None,
     *,
-    ax=None,
-    top=10,
-    xlabel="h, edges left free",
-    ylabel="partial correlation",
-):
-    """Draw every edge as a line over h or alpha; the largest in colour, named at the right end.
+    ax: Any = None,
+    top: int = 10,
+    xlabel: str = "h, edges left free",
+    ylabel: str = "partial correlation",
+) -> Any:
+    """Draw every edge as a line over h or alpha, with the largest in color and named at the right end.
 
-    The end of the path with more edges stands to the right: h rises and alpha falls from left to right.
+    The end of the path with more edges is on the right: h increases and alpha decreases from left to right.
 
     Parameters
     ----------
     x : array-like of shape (k,)
-        The values of h or alpha, distinct, in any order and at any distances.
+        Distinct values of h or alpha, in any order.
     values : array-like of shape (k, m) or (k, p, p)
-        A row of edges for each of them, or a matrix, of which the part above the diagonal is drawn.
+        One row of edges for each of them, or one matrix, of which the part above the diagonal is drawn.
     labels : sequence, optional
-        A label an edge, as text or as a pair of names; of matrices, the names of the p variables. By default
-        edges are named by the numbers of their variables, in the order of ``numpy.triu_indices(p, 1)``.
+        One label per edge, as text or as a pair of names; for matrices, the names of the p variables. By
+        default edges are named by the indices of their variables, as in ``numpy.triu_indices(p, 1)``.
     ax : matplotlib axes, optional
         Where to draw; a new figure by default.
     top : int
-        How many edges to colour and name, as far as the names fit: those that are largest at the right end,
-        then the largest anywhere.
+        How many edges to color and name, as far as the names fit: the largest at the right end, then the
+        largest anywhere.
     xlabel, ylabel : str
 
     Returns
@@ -71,12 +74,10 @@ def path(
     ['raf – mek', 'mek – erk']
     """
     if not isinstance(top, Integral) or top < 0:
-        raise ValueError(f"top must be a whole number >= 0; got {top!r}")
+        raise ValueError(f"top must be an integer >= 0; got {top!r}")
     x, order = sorted_values("x", x)
     values, labels = _edges_of(values, labels, len(x))
     values = values[order]
-    if not np.isfinite(values).all():
-        raise ValueError("values must be finite")
     counts = np.count_nonzero(values, axis=1)
     falling = counts[0] > counts[-1]
     last = values[0] if falling else values[-1]
@@ -89,26 +90,34 @@ def path(
     ax.set_ylabel(ylabel)
     fit_axis(ax.xaxis, x)
     if ax.get_xscale() == "log" and np.any(x != np.round(x)):
-        _set_round_ticks(ax.xaxis)  # a grid of alpha is not round; its own values would read badly
+        _set_round_ticks(ax.xaxis)  # the values of a grid of alpha are not round
     if falling and len(x) > 1:
         ax.set_xlim(x[-1], x[0])
     label_lines(ax, last, labels, list(enumerate(chosen)))
     return ax
 
 
-def precision_recall(sizes, precision, recall, *, ax=None, mark=None, title=None):
-    r"""Draw the precision of the edges over their recall, a line a method and a mark a graph.
+def precision_recall(
+    sizes: Any,
+    precision: Mapping[str, ArrayLike],
+    recall: Mapping[str, ArrayLike],
+    *,
+    ax: Any = None,
+    mark: int | None = None,
+    title: str | None = None,
+) -> Any:
+    r"""Draw the precision of the edges over their recall, one line per method and one mark per graph.
 
-    With E the edges found and T the true ones, precision is :math:`|E \cap T| / |E|` and recall
-    :math:`|E \cap T| / |T|`. The number of edges :math:`|E|` stands beside a mark where there is room. Thin
+    With E the selected edges and T the true ones, precision is :math:`|E \cap T| / |E|` and recall
+    :math:`|E \cap T| / |T|`. The number of edges :math:`|E|` is written beside a mark if there is room. Thin
     lines join points of equal :math:`F_1`, the harmonic mean of the two.
 
     Parameters
     ----------
     sizes : array-like of shape (k,), or mapping of str to such
-        The number of edges of each graph; by method, if they differ.
+        The number of edges of each graph; by method if they differ.
     precision, recall : mapping of str to array-like of shape (k,)
-        By method. Graphs without a value (NaN, such as the precision of no edges) are left out.
+        By method. Graphs with NaN (such as the precision of an empty graph) are left out.
     ax : matplotlib axes, optional
         Where to draw; a new figure by default.
     mark : int, optional
@@ -143,7 +152,7 @@ def precision_recall(sizes, precision, recall, *, ax=None, mark=None, title=None
             ax.plot(
                 along[at], up[at], **style | {"linestyle": "none"}, markersize=8, label=f"_{mark:g} edges"
             )
-    # Beyond one, so that numbers fit beside marks at the edge.
+    # Slightly beyond one, so that numbers fit beside marks at the border.
     ax.set_xlim(0.0, _LIMIT)
     ax.set_ylim(0.0, _LIMIT)
     ax.set_xlabel("recall")
@@ -161,7 +170,7 @@ def precision_recall(sizes, precision, recall, *, ax=None, mark=None, title=None
 
 
 def _draw_levels(ax):
-    """Precision P and recall R with 2 P R / (P + R) = F."""
+    """Draw the lines of precision P and recall R with 2 P R / (P + R) = F."""
     for level in (0.2, 0.4, 0.6, 0.8):
         along = np.linspace(level / (2 - level), 1.0, 100)
         ax.plot(
@@ -174,7 +183,7 @@ def _draw_levels(ax):
 
 
 def _write_sizes(ax, curves, mark):
-    """Numbers beside the marks: those of ``mark`` and of the ends first, then all that touch nothing."""
+    """Write numbers beside the marks: first for ``mark`` and the ends, then all that overlap nothing."""
     extent = ax.get_window_extent()
     points = np.array([extent.width, extent.height]) * 72.0 / ax.figure.dpi / _LIMIT  # of one
     places = [np.column_stack([along, up]) * points for _, up, along in curves.values()]
@@ -215,17 +224,17 @@ def _set_round_ticks(axis):
 
 
 def _edges_of(values, labels, k):
-    """Values with a row an x and a column an edge, and a label for each edge."""
+    """Values with one row per x and one column per edge, and one label per edge."""
     values = np.asarray(values, dtype=float)
     if values.ndim == 3:
         if values.shape[0] != k or values.shape[1] != values.shape[2]:
             raise ValueError(
-                f"values must hold a square matrix for each of the {k} x; got shape {values.shape}"
+                f"values must have one square matrix for each of the {k} x; got shape {values.shape}"
             )
         p = values.shape[1]
         rows, columns = np.triu_indices(p, 1)
         names = None if labels is None else names_of(labels, p, "labels")
-        return values[:, rows, columns], _pair_labels(names, rows, columns)
+        values, labels = values[:, rows, columns], _pair_labels(names, rows, columns)
     values = one_row_per_point("values", values, k)
     m = values.shape[1]
     if labels is None:
@@ -243,20 +252,20 @@ def _pair_labels(names, rows, columns):
 
 
 def _curves(sizes, precision, recall):
-    """By method: number of edges, precision and recall, in the order of the numbers."""
+    """By method: numbers of edges, precision and recall, sorted by the numbers."""
     if not precision or set(precision) != set(recall):
         raise ValueError(
-            f"precision and recall must hold the same methods; got {list(precision)} and {list(recall)}"
+            f"precision and recall must have the same methods; got {list(precision)} and {list(recall)}"
         )
     curves = {}
     for method in precision:
         if isinstance(sizes, dict) and method not in sizes:
-            raise ValueError(f"sizes must hold every method; {method!r} is missing")
+            raise ValueError(f"sizes must have every method; {method!r} is missing")
         count = np.asarray(sizes[method] if isinstance(sizes, dict) else sizes, dtype=float)
         up, along = np.asarray(precision[method], dtype=float), np.asarray(recall[method], dtype=float)
         if count.ndim != 1 or not count.shape == up.shape == along.shape:
             raise ValueError(
-                f"sizes, precision and recall of {method!r} must be of one length; "
+                f"sizes, precision and recall of {method!r} must have the same length; "
                 f"got shapes {count.shape}, {up.shape} and {along.shape}"
             )
         there = ~(np.isnan(up) | np.isnan(along) | np.isnan(count))

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...plotting.style import GREY, PALETTE, SMALL, new_axes
+from ...plotting.style import GREY, PALETTE, SMALL, names_of, new_axes
 from ..diagnostics.point import symmetric_matrix
-from ..edges import names_of
 
 POSITIVE, NEGATIVE = PALETTE[0], PALETTE[1]
 NAMED_UP_TO = 60  # nodes; the names of more nodes would cover the picture
