@@ -1,25 +1,27 @@
-r"""The methods of the simulations: paths over the paper's grid of lambda, cross-validation, support recovery.
+r"""Methods of the simulations: paths over the paper's grid of lambda, cross-validation, support recovery.
 
 **Scaling.** The paper writes :math:`\tfrac1n\|y - X\theta\|^2 + \lambda R`; in this library's
 :math:`\tfrac1{2n}\|y - X\theta\|^2 + \alpha R` that is :math:`\alpha = \lambda/2`. The authors' code, which
 drew the figures, has :math:`\tfrac12\|y - X\theta\|^2 + n\lambda R`, that is :math:`\alpha = \lambda`. We
-take the code's, since the second parameters of MCP and SCAD (2.5 and 3.0) also depend on the scaling of
-the loss.
+use the scaling of the code, because the second parameters of MCP and SCAD (2.5 and 3.0) also depend on it.
 
-**Help.** A nonconvex penalty has many local minima, and the start decides which is found. Every method here
-gets the same help: at each lambda a homotopy from the lasso (weights turned gradually for the trimmed
-penalty, the second parameter lowered from the convex end for MCP and SCAD), the lasso itself, and the
-solutions at the neighbouring lambdas as rival starts, by a sweep down and a sweep up. The lowest objective is
-kept. The trimmed penalty has single swaps of free coefficients beside it, which have no counterpart for the
-others.
+**Help.** A nonconvex penalty has many local minima, and the start decides which one is found. Every method
+gets the same help: at each lambda a homotopy from the lasso (with gradually changing weights for the trimmed
+penalty, and a decreasing second parameter for MCP and SCAD), the lasso itself, and the solutions at the
+neighboring lambdas as rival starts, in a sweep down and a sweep up. The lowest objective is kept. The trimmed
+penalty also has swaps of single free coefficients, which have no counterpart for the others.
 A method "(as the authors)" is solved as they do: proximal gradient from zero, Algorithm 1 for trimming.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from trimreg.datasets import SparseRegression
 
 from . import gramkernels as kernels
 
@@ -30,8 +32,8 @@ GAMMAS = {"MCP": 2.5, "SCAD": 3.0}  # the paper's
 METHODS = ("trimmed", "SCAD", "MCP", "lasso")
 AUTHORS = " (as the authors)"
 _HOMOTOPY = (12.0, 5.0, 2.2, 1.0)  # times gamma, for MCP and SCAD
-_TOL = 1e-5  # of the largest gradient at 0
-_FOLD_TOL = 1e-4  # a fold's score does not see more
+_TOL = 1e-5  # relative to the largest gradient at 0
+_FOLD_TOL = 1e-4  # enough for the score of a fold
 _SWAPS = 12
 _SPARSE = 8  # lambdas of the grid from 0.04 on
 FIRST_ORDER_STEPS, FIRST_ORDER_TOL = 5000, 1e-5
@@ -61,7 +63,7 @@ class GramProblem:
         return cls(np.ascontiguousarray(X.T @ X) / n, X.T @ y / n, float(y @ y) / n, n)
 
     def without(self, X, y) -> GramProblem:
-        """The moments of the other samples, these taken out."""
+        """The moments of the other samples, without these."""
         left = self.n - y.size
         share = self.n / left
         gram = self.gram * share - np.ascontiguousarray(X.T @ X) / left
@@ -73,7 +75,7 @@ class GramProblem:
 
     @property
     def step(self) -> float:
-        """The step 1/L of first-order methods."""
+        """The step size 1/L of first-order methods."""
         return float(1.0 / np.linalg.eigvalsh(self.gram)[-1])
 
     def fit(self, theta, alpha, kind, parameter, tol=_TOL):
@@ -85,22 +87,25 @@ class GramProblem:
         return theta, objective + self.s / 2, gradient
 
 
-def solve_path(problem: GramProblem, method: str, alphas, h=0, *, tol=_TOL, swaps=True, lasso=None):
-    """Coefficients at every alpha (rising), a row each, with the help that the head of this module says.
+def solve_path(
+    problem: GramProblem, method: str, alphas: Sequence[float], h: int = 0, *, tol: float = _TOL,
+    swaps: bool = True, lasso: np.ndarray | None = None,
+) -> np.ndarray:  # fmt: skip
+    """Coefficients at every alpha, one row each, with the help described in the module's docstring.
 
     Parameters
     ----------
     problem : GramProblem
     method : {"trimmed", "SCAD", "MCP", "lasso"}
     alphas : sequence of float
-        Rising.
+        Increasing.
     h : int
         Of the trimmed penalty.
     tol : float
     swaps : bool
-        Whether the trimmed penalty has swaps.
+        Whether to try swaps for the trimmed penalty.
     lasso : ndarray of shape (len(alphas), p), optional
-        The lasso's path, if it is known.
+        The path of the lasso, if it is known.
 
     Examples
     --------
@@ -118,8 +123,8 @@ def solve_path(problem: GramProblem, method: str, alphas, h=0, *, tol=_TOL, swap
         return lasso
     count = len(alphas)
     found: list = [None] * count
-    # Where the lasso has half as many nonzeros as samples or features there is no support left to find: the
-    # solution at the next larger alpha is start enough, and rivals would take most of the time.
+    # If the lasso has half as many nonzeros as samples or features, there is no sparse support to find. Then
+    # the only start is the solution at the next larger alpha; rivals would take most of the time.
     few = min(problem.n, problem.c.size) / 2
     sparse = [np.count_nonzero(theta) <= few or i == count - 1 for i, theta in enumerate(lasso)]
     for i in reversed(range(count)):
@@ -159,7 +164,7 @@ def _from_lasso(problem, theta, alpha, kind, parameter, tol):
 
 
 def _better(problem, found, start, alpha, kind, parameter, tol):
-    """What is found, or where MM leads from ``start`` if that is lower."""
+    """The fit ``found``, or that of MM from ``start`` if its objective is lower."""
     if found is not None and np.array_equal(start, found[0]):
         return found
     rival = problem.fit(start, alpha, kind, parameter, tol)
@@ -167,7 +172,7 @@ def _better(problem, found, start, alpha, kind, parameter, tol):
 
 
 def _swapped(problem, found, alpha, h, tol):
-    """Exchange a free coefficient for one outside, the best by exact scores, as long as F falls."""
+    """Exchange a free coefficient for another one, the best by exact scores, as long as F decreases."""
     from trimreg.solvers.mm.kernels import best_swaps
 
     gram = problem.gram
@@ -179,7 +184,7 @@ def _swapped(problem, found, alpha, h, tol):
         penalized = np.setdiff1d(np.flatnonzero(theta), free)
         A = np.concatenate([free, penalized])
         if A.size > min(3 * h, problem.n - 1, p - 1):
-            return found  # the model is far from sparse: no support to repair
+            return found  # the model is far from sparse
         outside = np.setdiff1d(np.arange(p), A)
         inverse = np.linalg.pinv(gram[np.ix_(A, A)], hermitian=True)
         cross = gram[np.ix_(outside, A)]
@@ -209,18 +214,10 @@ def _swapped(problem, found, alpha, h, tol):
 
 
 def first_order_path(
-    problem: GramProblem, method: str, alphas, h=0, max_iter=FIRST_ORDER_STEPS, tol=FIRST_ORDER_TOL
-):
-    """Coefficients at every alpha by proximal gradient (Algorithm 1 for "trimmed") from zero, a row each.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg_reproduction.linear.methods import GramProblem, first_order_path
-    >>> problem = GramProblem.of(2.0 * np.eye(4), np.array([6.0, 4.0, 1.0, 0.0]))
-    >>> first_order_path(problem, "MCP", [0.4]).round(3)
-    array([[3.   , 2.   , 0.167, 0.   ]])
-    """
+    problem: GramProblem, method: str, alphas: Sequence[float], h: int = 0,
+    max_iter: int = FIRST_ORDER_STEPS, tol: float = FIRST_ORDER_TOL,
+) -> np.ndarray:  # fmt: skip
+    """Coefficients by proximal gradient from zero (Algorithm 1 for "trimmed"), one row per alpha."""
     eta = problem.step
     none, nowhere = np.zeros(problem.c.size), np.empty(0, dtype=np.int64)
     path = []
@@ -234,30 +231,34 @@ def first_order_path(
     return np.array(path)
 
 
-def simulate(data, methods, rng, *, h, alphas=LAMBDAS, folds=5, authors=(), paths=None):
-    """A row a method: whether some alpha and the cross-validated alpha recover the support, and errors.
+def simulate(
+    data: SparseRegression, methods: Sequence[str], rng: np.random.Generator, *, h: int,
+    alphas: Sequence[float] = LAMBDAS, folds: int = 5, authors: Sequence[str] = (),
+    paths: Mapping[str, np.ndarray] | None = None,
+) -> list[dict]:  # fmt: skip
+    """One row per method: whether some alpha and the cross-validated alpha recover the support, and errors.
 
     Parameters
     ----------
     data : SparseRegression
     methods : sequence of str
     rng : numpy.random.Generator
-        That deals the folds.
+        Draws the folds.
     h : int
         Of the trimmed penalty.
     alphas : sequence of float
     folds : int
     authors : sequence of str
-        Methods that are run as the authors do beside, without cross-validation, and without the smallest
-        lambdas, at which nothing sparse is found.
+        Methods that are also solved as the authors do, without cross-validation and without the smallest
+        lambdas, at which no solution is sparse.
     paths : dict of str to ndarray, optional
-        What the authors' way finds, by method, where that is known.
+        The paths of these methods, if they are known.
 
     Returns
     -------
     list of dict
         ``method``, ``recovered_any``, ``recovered_cv``, ``best_error``, ``cv_error`` (l2 distances to the
-        truth), ``lambda_cv``, ``nonzeros_cv``. What the authors' way has no cross-validation for is None.
+        truth), ``lambda_cv``, ``nonzeros_cv``. Entries that need cross-validation are None for ``authors``.
 
     Examples
     --------
@@ -298,8 +299,11 @@ def simulate(data, methods, rng, *, h, alphas=LAMBDAS, folds=5, authors=(), path
     return rows
 
 
-def authors_paths(problems, methods, h, device, alphas=LAMBDAS) -> list[dict]:
-    """What :func:`simulate` takes as ``paths``, for each of many problems at once, found on a device."""
+def authors_paths(
+    problems: Sequence[GramProblem], methods: Sequence[str], h: int, device: Any,
+    alphas: Sequence[float] = LAMBDAS,
+) -> list[dict]:  # fmt: skip
+    """The argument ``paths`` of :func:`simulate` for each of many problems, solved at once on a device."""
     from .batches import first_order_paths
 
     found = {

@@ -1,9 +1,10 @@
-r"""What the theorems of the paper promise, measured on one draw: a function a part, data to rows.
+r"""The theorems of the paper, measured on one draw: one function per part, from data to rows.
 
-The theorems hold for any scaling of the loss. Here it is the mean with its factor one half, so that the
-paper's lambda is :math:`2\alpha` and its condition :math:`\lambda \ge 2\|\nabla L(\theta^*)\|_\infty` is
-:math:`\alpha \ge 2 \|X'\varepsilon / n\|_\infty`. Every part takes alpha at that bound, from the noise
-itself: the theorems are about what follows from it, not about how to find it. Flags in rows are 0 or 1.
+The theorems hold for any scaling of the loss. Here it is the mean with a factor one half, so the paper's
+lambda is :math:`2\alpha` and its condition :math:`\lambda \ge 2\|\nabla L(\theta^*)\|_\infty` is
+:math:`\alpha \ge 2 \|X'\varepsilon / n\|_\infty`. Every part takes alpha at that bound, computed from the
+noise: the theorems are about what follows from this condition, not about the choice of alpha. Flags in rows
+are 0 or 1.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,25 +21,18 @@ from trimreg.diagnostics import dual_feasibility, incoherence
 from trimreg.diagnostics.conditions import weighted_lasso
 
 SCALINGS = ("mean", "paper", "sum")
-_ROUNDING = 1e-7  # relative: a bound that is met with equality is met
+_ROUNDING = 1e-7  # relative tolerance for a bound that holds with equality
 
 
-def draw_design(rng, design, n, p, k, size):
-    """X, the support and the noise of a draw, and coefficients of that size with random signs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg_reproduction.linear.theorems import draw_design
-    >>> X, coef, noise = draw_design(np.random.default_rng(0), "M1", 20, 12, 3, size=5.0)
-    >>> X.shape, np.flatnonzero(coef)
-    ((20, 12), array([0, 1, 2]))
-    """
+def draw_design(
+    rng: np.random.Generator, design: str, n: int, p: int, k: int, size: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X, coefficients of that size with random signs, and the noise."""
     if design == "gaussian":
         data = make_gaussian(n, p, k, random_state=rng)
     else:
         where = "first" if design == "M1" else "random"
-        # M1 breaks incoherence from 1 / k on, and is singular at 1 / sqrt(k). The paper has 2 / k, of k > 4.
+        # M1 violates incoherence from 1 / k on, and is singular at 1 / sqrt(k). The paper: 2 / k for k > 4.
         theta = min(2.0 / k, 0.87 / math.sqrt(k)) if design == "M1" else 0.7
         data = make_paper_design(n, p, k, design=design, theta=theta, support=where, random_state=rng)
     coef = np.where(data.coef != 0, size * rng.choice([-1.0, 1.0], size=p), 0.0)
@@ -47,22 +42,14 @@ def draw_design(rng, design, n, p, k, size):
 # -- Theorem 1 ---------------------------------------------------------------------------------------------
 
 
-def local_minima(G, c, h, alpha) -> np.ndarray:
-    r"""All local minima of a trimmed quadratic, a row each.
+def local_minima(G: np.ndarray, c: np.ndarray, h: int, alpha: float) -> np.ndarray:
+    r"""All local minima of a trimmed quadratic, one per row.
 
     .. math:: \tfrac12\theta'G\theta - c'\theta + \alpha\sum_{j>h}|\theta|_{(j)}
 
     For every set U of h features the convex problem with U free is solved; its solution is a local minimum if
-    U are its h largest. All sets take part in one coordinate descent, a row each. For a positive definite G;
-    solutions with ties at place h have probability 0 and are left out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg_reproduction.linear.theorems import local_minima
-    >>> local_minima(np.eye(2), np.array([1.0, 0.9]), h=1, alpha=0.3)
-    array([[1. , 0.6],
-           [0.7, 0.9]])
+    U are its h largest entries. One coordinate descent solves all of these problems. G must be positive
+    definite; solutions with ties at rank h have probability 0 and are left out.
     """
     p = c.size
     sets = np.array(list(itertools.combinations(range(p), h)), dtype=int).reshape(math.comb(p, h), h)
@@ -85,19 +72,11 @@ def local_minima(G, c, h, alpha) -> np.ndarray:
     return np.array([weighted_lasso(G, c, levels[i]) for i in found]).reshape(-1, p)
 
 
-def theorem_1(rng, design, n, p, k, hs) -> list[dict]:
-    """Conditions and conclusions of Theorem 1, for all sets U and at all local minima; a row for each h.
+def theorem_1(rng: np.random.Generator, design: str, n: int, p: int, k: int, hs: Sequence[int]) -> list[dict]:
+    """Conditions and conclusions of Theorem 1, for all sets U and at all local minima; one row per h.
 
-    Condition (b) is met by choice of the coefficients: the smallest is at its bound, the largest at twice
+    The coefficients are chosen to satisfy condition (b): the smallest is at its bound, the largest at twice
     that. Condition (a) is measured.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg_reproduction.linear.theorems import theorem_1
-    >>> (row,) = theorem_1(np.random.default_rng(0), "gaussian", 400, 8, 2, [2])
-    >>> row["dual"] < 1, row["minima"], row["ordered"], row["zeros"], row["within"]
-    (True, 1, 1, 1, 1)
     """
     X, coef, noise = draw_design(rng, design, n, p, k, 1.0)
     G, g = X.T @ X / n, -(X.T @ noise) / n
@@ -129,7 +108,7 @@ def theorem_1(rng, design, n, p, k, hs) -> list[dict]:
 
 
 def _least_coefficient(G, g, S, h, alpha):
-    """The right side of condition (b), the largest over all U."""
+    """The right side of condition (b), its maximum over all U."""
     outside = np.setdiff1d(np.arange(g.size), S)
     worst = 0.0
     for size in range(max(0, h - S.size), min(h, outside.size) + 1):
@@ -141,7 +120,7 @@ def _least_coefficient(G, g, S, h, alpha):
 
 
 def _conclusions(point, theta, G, g, S, h, alpha):
-    """Of one local minimum: ordering of the supports, zeros, and the l_inf error over its bound."""
+    """For one local minimum: ordering of the supports, zeros, and the l_inf error over its bound."""
     outside = np.setdiff1d(np.arange(g.size), S)
     size = np.abs(point)
     ordered = bool(size[S].min() > size[outside].max())
@@ -152,7 +131,7 @@ def _conclusions(point, theta, G, g, S, h, alpha):
         return ordered, bool(np.all(size[outside] == 0)), error / bound
     U = np.argsort(-size, kind="stable")[:h]
     zeros = np.count_nonzero(point) <= h
-    if not np.isin(S, U).all():  # then the theorem has no set to state its bound for
+    if not np.isin(S, U).all():  # then the theorem states no bound
         return ordered, zeros, np.inf
     return ordered, zeros, error / np.abs(np.linalg.solve(G[np.ix_(U, U)], g[U])).max()
 
@@ -160,19 +139,11 @@ def _conclusions(point, theta, G, g, S, h, alpha):
 # -- Theorem 2 ---------------------------------------------------------------------------------------------
 
 
-def theorem_2(rng, design, n, p, k, hs) -> list[dict]:
-    r"""The l2 error over h, beside its bound with constant :math:`1 / \lambda_{\min}(G_{VV})`; a row each.
+def theorem_2(rng: np.random.Generator, design: str, n: int, p: int, k: int, hs: Sequence[int]) -> list[dict]:
+    r"""The l2 error for each h, with its bound for the constant :math:`1 / \lambda_{\min}(G_{VV})`.
 
-    V holds the support and all that is not zero, so that the curvature along the error is at least that
-    eigenvalue: restricted strong convexity with no tolerance. The bound is of the entry ``scaled``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg_reproduction.linear.theorems import theorem_2
-    >>> low, high = theorem_2(np.random.default_rng(0), "gaussian", 200, 30, 4, [0, 4])
-    >>> low["error"] > high["error"], low["within"], high["within"]
-    (True, 1, 1)
+    V contains the true support and that of the fit, so the curvature along the error is at least that
+    eigenvalue: restricted strong convexity without tolerance. The bound applies to the entry ``scaled``.
     """
     from trimreg import TrimmedL1, solve
 
@@ -202,16 +173,10 @@ def theorem_2(rng, design, n, p, k, hs) -> list[dict]:
     return rows
 
 
-def bound_2(h, k) -> float:
-    r"""The bound of Theorem 2 over :math:`C \lambda \sqrt k`.
+def bound_2(h: float, k: float) -> float:
+    r"""The bound of Theorem 2 divided by :math:`C \lambda \sqrt k`.
 
     .. math:: \tfrac12 + \sqrt{1 - h/k} \;\text{ for } h < k, \qquad \tfrac12\sqrt{h/k} \;\text{ else}
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.linear.theorems import bound_2
-    >>> bound_2(0, 16), bound_2(16, 16), bound_2(64, 16)
-    (1.5, 0.5, 1.0)
     """
     return 0.5 + math.sqrt(1.0 - h / k) if h < k else 0.5 * math.sqrt(h / k)
 
@@ -219,17 +184,11 @@ def bound_2(h, k) -> float:
 # -- incoherence at the paper's sizes ----------------------------------------------------------------------
 
 
-def conditions(rng, design, n, p, k, hs, n_draws=100, max_sets=1000) -> list[dict]:
-    """Incoherence and dual feasibility over h, and what a fit at the same alpha finds all the same.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg_reproduction.linear.theorems import conditions
-    >>> (row,) = conditions(np.random.default_rng(0), "M2", 100, 10, 3, [3])
-    >>> row["how"], row["incoherence"] >= row["penalized"]
-    ('exact', True)
-    """
+def conditions(
+    rng: np.random.Generator, design: str, n: int, p: int, k: int, hs: Sequence[int], n_draws: int = 100,
+    max_sets: int = 1000,
+) -> list[dict]:  # fmt: skip
+    """Incoherence and dual feasibility for each h, and whether a fit at this alpha orders the supports."""
     from trimreg import TrimmedL1, solve
 
     X, coef, noise = draw_design(rng, design, n, p, k, 10.0)
@@ -262,21 +221,16 @@ def conditions(rng, design, n, p, k, hs, n_draws=100, max_sets=1000) -> list[dic
 # -- Theorem 3 ---------------------------------------------------------------------------------------------
 
 
-def theorem_3(rng, strength, scaling, n, p, k, h, max_iter=2000) -> list[dict]:
-    r"""Algorithm 1 and the bounds of Theorem 3 at every K, in one scaling of the loss; one row.
+def theorem_3(
+    rng: np.random.Generator, strength: float, scaling: str, n: int, p: int, k: int, h: int,
+    max_iter: int = 2000,
+) -> list[dict]:  # fmt: skip
+    r"""Algorithm 1 and the bounds of Theorem 3 at every K, for one scaling of the loss; one row.
 
-    ``strength`` is lambda where the loss is the sum of squares :math:`\frac12\|y - X\theta\|^2`, as in the
-    paper's figure of convergence. The scalings multiply loss and lambda by one number, so that the iterates
-    are the same: "sum" is that of the authors' code, "paper" is :math:`\frac1n\|y - X\theta\|^2`, "mean" half
-    of it. :math:`F^*` is replaced by the lowest F found, which makes a bound smaller, never larger.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg_reproduction.linear.theorems import theorem_3
-    >>> (row,) = theorem_3(np.random.default_rng(0), 5.0, "sum", 30, 60, 3, 6, max_iter=200)
-    >>> row["over_ours"], row["steps_over_ours"], row["steps_over_paper"] > 0
-    (0, 0, True)
+    ``strength`` is lambda for the sum of squares :math:`\frac12\|y - X\theta\|^2`, as in the
+    paper's figure of convergence. A scaling multiplies loss and lambda by one number, so the iterates are the
+    same: "sum" is the scaling of the authors' code, "paper" is :math:`\frac1n\|y - X\theta\|^2`, "mean" half
+    of it. :math:`F^*` is replaced by the lowest F found, which can only make the bound smaller.
     """
     from sklearn.exceptions import ConvergenceWarning
 
@@ -288,7 +242,9 @@ def theorem_3(rng, strength, scaling, n, p, k, h, max_iter=2000) -> list[dict]:
     X, y = np.sqrt(factor) * data.X, np.sqrt(factor) * data.y
     alpha = factor * strength / n
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the bounds are about the way, not the end
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # the bounds are about the iterates, not about convergence
         run = solve(X, y, penalty=TrimmedL1(h), alpha=alpha, solver="bcd", tol=1e-9, max_iter=max_iter)
     F, G, T = (np.array(run.history[name]) for name in ("F", "G", "T"))
     best = solve(X, y, penalty=TrimmedL1(h), alpha=alpha, random_state=0).objective

@@ -1,14 +1,14 @@
 r"""Networks :math:`y = 1'\sigma(W x)` with sparse W, many fitted at once: the problem of figure 5.
 
-The loss is that of Oymak (2018), half the mean of squares, :math:`\sigma` the rectifier:
+The loss is that of Oymak (2018), half the mean of squares, and :math:`\sigma` is the rectifier:
 
 .. math:: L(W) = \frac{1}{2n} \sum_i \bigl(1'\sigma(W x_i) - y_i\bigr)^2, \qquad
           \nabla L(W) = \frac1n \sum_i \bigl(1'\sigma(W x_i) - y_i\bigr)\, 1[W x_i \ge 0]\, x_i'.
 
-Every tensor has a first axis of independent replicates, E of them, and a step is taken in all of them by a
-few batched operations. On a GPU a hundred steps are one CUDA graph. Whatever the number of replicates,
-each has the data and the start of its own seed; results differ between devices by rounding alone, which may
-decide where a run from a random start ends.
+The first axis of every tensor has E independent replicates, and a few batched operations take a step in all
+of them. On a GPU a hundred steps are one CUDA graph. Each replicate has the data and the start of its own
+seed. Results differ between devices only by rounding, which may however decide at which local minimum a run
+from a random start ends.
 
 References
 ----------
@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trimreg.nn import Ramp
 from trimreg.nn.penalty.rules import kept_largest, project, trimmed_weights
-from trimreg.nn.penalty.schedules import Ramp
 
 from .device import captured
 
@@ -34,15 +34,15 @@ METHODS = ("l0", "l1", "trimmed", "homotopy")
 
 ETA, ALPHA, TAU = 0.1, 0.01, 0.1  # the paper's step in W, its lambda, and its step in w
 HOMOTOPY_ALPHA = 0.05
-RISE = (0.2, 0.9)  # of the homotopy: the parts of all steps at which h begins to rise from 0, and is there
+RISE = (0.2, 0.9)  # homotopy: the fractions of all steps at which h starts to rise from 0, and is reached
 
 BLOCK = 100  # steps in a CUDA graph
-LOOK = 500  # steps between two looks at whether W still moves
-AT_REST = 1e-6  # an entry of W that moves less than that between two looks stands still
+LOOK = 500  # steps between two checks for convergence
+AT_REST = 1e-6  # change of every entry between two checks at which a run has converged
 
 
 class Teachers(NamedTuple):
-    """E networks to find again: data, the true weights, and where a fit starts.
+    """E networks to recover: data, true weights and starts.
 
     Attributes
     ----------
@@ -58,16 +58,23 @@ class Teachers(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Where a fit ended: the weights W, of shape (E, z, p), and the steps that were taken."""
+    """The end of a fit: the weights W, of shape (E, z, p), and the number of steps."""
 
     W: Tensor
     steps: int
 
 
 def teachers(
-    seeds: Sequence, n: int, start: str, *, p: int = 80, z: int = 20, k: int = 4, device="cpu"
+    seeds: Sequence,
+    n: int,
+    start: str,
+    *,
+    p: int = 80,
+    z: int = 20,
+    k: int = 4,
+    device: torch.device | str = "cpu",
 ) -> Teachers:
-    r"""Data of the paper's figure 5, a replicate for each seed.
+    r"""The data of the paper's figure 5, one replicate per seed.
 
     Row i of the true weights has k nonzeros, N(0, p/(kz)), at the inputs ki to k(i + 1) - 1; X is standard
     normal and y has no noise. The start is random, N(0, 1/z), or good: the truth plus such a matrix.
@@ -75,19 +82,12 @@ def teachers(
     Parameters
     ----------
     seeds : sequence
-        Whatever ``numpy.random.default_rng`` takes, one for each replicate.
+        Seeds of ``numpy.random.default_rng``.
     n : int
     start : {"good", "random"}
     p, z, k : int
-        Inputs, hidden units and inputs of each hidden unit.
+        The number of inputs, of hidden units, and of inputs of each hidden unit.
     device : torch.device or str
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.compact import teachers
-    >>> X, y, truth, start = teachers([0, 1, 2], 50, "random")
-    >>> X.shape, y.shape, (truth != 0).sum(-1).unique()
-    (torch.Size([3, 50, 80]), torch.Size([3, 50]), tensor([4]))
     """
     if start not in STARTS:
         raise ValueError(f"start must be one of {STARTS}; got {start!r}")
@@ -113,15 +113,15 @@ def teachers(
 
 
 def loss(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """Half the mean of squares, a number for each replicate."""
+    """Half the mean of squares, one number per replicate."""
     return (torch.bmm(X, W.mT).relu().sum(-1) - y).square().mean(-1) / 2
 
 
 def gradient(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """The gradient of :func:`loss`, written out; where a hidden unit is at 0 it counts as on.
+    """The gradient of :func:`loss`; a hidden unit at 0 counts as on.
 
-    Any slope from 0 to 1 is a subgradient there. With 0, as in PyTorch, a unit whose weights are all cut
-    would have no gradient and stay so for ever; with 1 it comes back if the others leave something to do.
+    Any slope from 0 to 1 is a subgradient there. With 0, as in PyTorch, a unit whose weights are all 0 would
+    have no gradient and stay at 0; with 1 it can return if the others leave a residual.
     """
     hidden = torch.bmm(X, W.mT)
     residual = hidden.relu().sum(-1) - y
@@ -132,43 +132,26 @@ def gradient(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
 
 def project_l0(W: Tensor, h: int) -> Tensor:
-    """The nearest matrix with h nonzeros at most: the h largest entries of each replicate stay.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg_reproduction.networks.compact import project_l0
-    >>> project_l0(torch.tensor([[[3.0, -1.0], [0.5, -2.0]]]), 2)
-    tensor([[[ 3.,  0.],
-             [ 0., -2.]]])
-    """
+    """The nearest matrix with at most h nonzeros: the h largest entries of each replicate."""
     return torch.where(kept_largest(W.abs().flatten(1), h).view_as(W), W, 0.0)
 
 
 def project_l1(W: Tensor, radius: Tensor) -> Tensor:
-    r"""The nearest matrix in the l1 ball of that radius, one for each replicate.
+    r"""The nearest matrix in the l1 ball of that radius, for each replicate.
 
-    Entries are soft-thresholded by the t at which :math:`\sum_j (|W_j| - t)_+` is the radius, or by 0 where W
-    is in the ball. With sizes :math:`u_1 \ge u_2 \ge \dots` it is
+    Entries are soft-thresholded by the t at which :math:`\sum_j (|W_j| - t)_+` is the radius, or by 0 if W is
+    in the ball. With sizes :math:`u_1 \ge u_2 \ge \dots` it is
     :math:`t = (\sum_{j \le m} u_j - radius)/m` for the largest m with :math:`u_m > t`.
 
     References
     ----------
     Duchi, Shalev-Shwartz, Singer and Chandra (2008). Efficient projections onto the l1-ball for learning in
     high dimensions. ICML.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg_reproduction.networks.compact import project_l1
-    >>> project_l1(torch.tensor([[[3.0, -1.0], [0.5, -2.0]]]), torch.tensor([3.0]))
-    tensor([[[ 2.,  0.],
-             [ 0., -1.]]])
     """
     sizes = W.abs().flatten(1).sort(-1, descending=True).values
     surplus = sizes.cumsum(-1) - radius.unsqueeze(-1)
     rank = torch.arange(1, sizes.shape[-1] + 1, device=W.device)
-    # At radius 0 no rank passes; the first then gives the threshold that leaves nothing.
+    # At radius 0 no rank qualifies; the first one then gives the threshold that sets all entries to 0.
     last = ((sizes * rank > surplus).sum(-1, keepdim=True) - 1).clamp(min=0)
     threshold = (surplus.gather(-1, last) / (last + 1)).clamp(min=0.0)
     return shrink(W, threshold.unsqueeze(-1))
@@ -182,8 +165,11 @@ def shrink(W: Tensor, threshold: Tensor) -> Tensor:
 # -- one step of each method --------------------------------------------------------------------------------
 
 
-def trimmed_step(W, w, X, y, h, *, alpha=ALPHA, tau=TAU, eta=ETA):
-    r"""Algorithm 1 of the paper, weights first; returns W and w.
+def trimmed_step(
+    W: Tensor, w: Tensor, X: Tensor, y: Tensor, h: int, *, alpha: float = ALPHA, tau: float = TAU,
+    eta: float = ETA,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    r"""A step of the paper's Algorithm 1, first in w and then in W; returns W and w.
 
     .. math:: w^+ = \mathrm{proj}_{\mathcal S}[w - \tau |W|], \qquad
               W^+ = \mathrm{prox}_{\eta\alpha\langle w^+, |\cdot|\rangle}[W - \eta \nabla L(W)]
@@ -191,19 +177,22 @@ def trimmed_step(W, w, X, y, h, *, alpha=ALPHA, tau=TAU, eta=ETA):
     with :math:`\mathcal S = \{0 \le w \le 1,\ 1'w = zp - h\}`.
     """
     size = w.shape[-1]
-    # The total as a tensor of the device: a number would be copied there, which no CUDA graph can hold.
+    # The total is a tensor of the device: a CUDA graph cannot contain the copy of a number.
     w = project(w - tau * W.abs().flatten(1), torch.full_like(w[:, :1], size - h))
     return shrink(W - eta * gradient(W, X, y), eta * alpha * w.view_as(W)), w
 
 
-def homotopy_step(W, fraction, X, y, h, *, alpha=HOMOTOPY_ALPHA, eta=ETA):
+def homotopy_step(
+    W: Tensor, fraction: Tensor, X: Tensor, y: Tensor, h: int, *, alpha: float = HOMOTOPY_ALPHA,
+    eta: float = ETA,
+) -> Tensor:  # fmt: skip
     r"""A proximal gradient step for the trimmed penalty on the way from the lasso to h free entries.
 
     .. math:: V = W - \eta \nabla L(W), \qquad W^+_j = V_j \text{ for the } \mathrm{round}(f h)
               \text{ largest, } \mathrm{sign}(V_j)(|V_j| - \eta\alpha)_+ \text{ for the others}
 
     at the fraction f of the way. At f = 0 it is the lasso, at f = 1 the trimmed penalty. With h free entries
-    from the first step, those that a random start happens to make large are free at once, and stay.
+    from the first step, the entries that are large in a random start would be free at once, and stay free.
     """
     moved = W - eta * gradient(W, X, y)
     w = trimmed_weights(moved.abs().flatten(1), (h * fraction).round())
@@ -216,14 +205,14 @@ def homotopy_step(W, fraction, X, y, h, *, alpha=HOMOTOPY_ALPHA, eta=ETA):
 def minimize(problem: Teachers, method: str, steps: int, h: int) -> Found:
     """Fit the networks by one method from their starts.
 
-    It ends after ``steps`` steps, or earlier where in 500 steps no entry of any replicate moved by 1e-6.
+    It ends after ``steps`` steps, or earlier if no entry of any replicate moved by 1e-6 in 500 steps.
 
     Parameters
     ----------
     problem : Teachers
     method : {"l0", "l1", "trimmed", "homotopy"}
         Projected gradient on the l0 ball of size h or on the l1 ball of the truth's norm, as Oymak (2018);
-        Algorithm 1 of the paper; or :func:`homotopy_step` with a fraction that rises in proportion.
+        Algorithm 1 of the paper; or :func:`homotopy_step` with a fraction that rises linearly.
     steps, h : int
 
     Examples
@@ -275,18 +264,9 @@ def minimize(problem: Teachers, method: str, steps: int, h: int) -> Found:
 
 
 def repeated(advance: Callable[[], None], times: int, state: Sequence[Tensor]) -> Callable[[], None]:
-    """A function that calls ``advance`` that often; on a GPU, the replay of a graph of as many calls.
+    """A function that calls ``advance`` that often; on a GPU it replays a graph of these calls.
 
-    ``advance`` changes the tensors ``state`` in place. They are as before when this function returns.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg_reproduction.networks.compact import repeated
-    >>> x = torch.ones(2)
-    >>> repeated(lambda: x.mul_(2.0), 10, [x])()
-    >>> x
-    tensor([1024., 1024.])
+    ``advance`` changes the tensors ``state`` in place. They are unchanged when this function returns.
     """
     device = state[0].device
 
@@ -309,21 +289,13 @@ def repeated(advance: Callable[[], None], times: int, state: Sequence[Tensor]) -
     return replay
 
 
-# -- what was found -----------------------------------------------------------------------------------------
+# -- comparison with the truth ----------------------------------------------------------------------------
 
 
 def match_rows(W: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """The rows of W in the order in which their cosines with the rows of the truth add up highest.
+    """The rows of W, permuted so that the sum of their cosines with the rows of the truth is largest.
 
-    The hidden units of a network have no order. A row of zeros has cosine 0 with every other.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg_reproduction.networks.compact import match_rows
-    >>> match_rows(np.array([[0.1, 2.0], [1.0, 0.1]]), np.eye(2))
-    array([[1. , 0.1],
-           [0.1, 2. ]])
+    The hidden units of a network have no order. A row of zeros has cosine 0 with every other row.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -336,30 +308,13 @@ def match_rows(W: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 
 def f1(found: np.ndarray, truth: np.ndarray) -> float:
-    r"""F1 of a mask, :math:`2 |A \cap B| / (|A| + |B|)`; 1 where both are empty.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg_reproduction.networks.compact import f1
-    >>> f1(np.array([True, True, False]), np.array([True, False, False]))
-    0.6666666666666666
-    """
+    r"""F1 of a mask, :math:`2 |A \cap B| / (|A| + |B|)`; 1 if both are empty."""
     total = int(found.sum()) + int(truth.sum())
     return 2.0 * int((found & truth).sum()) / total if total else 1.0
 
 
 def largest_mask(W: np.ndarray, h: int) -> np.ndarray:
-    """Where the h largest nonzeros of W are; all nonzeros if there are fewer.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg_reproduction.networks.compact import largest_mask
-    >>> largest_mask(np.array([[3.0, -1.0], [0.0, -2.0]]), 2)
-    array([[ True, False],
-           [False,  True]])
-    """
+    """A mask of the h largest nonzeros of W, or of all if there are fewer."""
     mask = np.zeros(W.size, dtype=bool)
     mask[np.argsort(-np.abs(W), axis=None, kind="stable")[:h]] = True
     return mask.reshape(W.shape) & (W != 0)

@@ -1,11 +1,11 @@
 """Beyond the paper's tables: smaller sizes, error against cost for every method, and Fashion-MNIST.
 
-- anchors: the sizes of VIBNet (97-71-33, 1.6 % by Dai et al. 2018) and of BC-GHS (5-10-76-16, 1.0 % by
-  Louizos, Ullrich and Welling 2017), with the settings of tables 2 and 3 (LeNet-5 for half of the epochs).
+- anchors: the sizes of VIBNet (97-71-33, 1.6 % in Dai et al. 2018) and of BC-GHS (5-10-76-16, 1.0 % in
+  Louizos, Ullrich and Welling 2017), with the settings of tables 2 and 3 (LeNet-5 with half of the epochs).
 - curve: a half, a quarter, an eighth and a sixteenth of each layer of plain networks, for every method that
-  can be asked for a size, and for the group l1 norm and L0 gates at about the same multiplications.
-- fashion: Fashion-MNIST, with sizes and settings of the same two tables, which were chosen on MNIST (LeNet-5
-  for half of the epochs).
+  can be asked for a size, and for the group l1 norm and L0 gates with about as many multiplications.
+- fashion: Fashion-MNIST, with the sizes and settings of the same two tables, which were chosen on MNIST
+  (LeNet-5 with half of the epochs).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .tables import PEERS, QUICK_SEEDS, SEEDS, one_by_one, run_cell, sizes_of
 NAME = "nets"
 NETWORKS = ("LeNet-300-100", "LeNet-5")
 SIZED = ("trimmed", "torchao PAT", "magnitude")
-#: Part: its methods, and by network the table whose settings hold.
+#: For each part its methods, and for each network the table whose settings it uses.
 PARTS = {
     "anchors": (("trimmed", "magnitude"), ("tab2", "LeNet-5 beyond")),
     "curve": (("dense", "trimmed", *PEERS, "l0 to size"), ("tab1", "plain LeNet-5")),
     "fashion": (("dense", *SIZED), ("tab2", "LeNet-5 beyond")),
 }
 QUICK_PARTS = {"anchors": ("trimmed",), "curve": ("dense", "magnitude")}
-#: Part: sizes by network.
+#: For each part the sizes by network.
 SIZES = {
     "anchors": (["97-71-33"], ["5-10-76-16"]),
     "curve": (
@@ -33,19 +33,12 @@ SIZES = {
     ),
     "fashion": (sizes_of("tab2"), sizes_of("tab3")),
 }
-#: The errors in percent of those who hold the anchors' sizes.
+#: The published errors in percent at the anchors' sizes.
 HOLDERS = {"97-71-33": 1.6, "5-10-76-16": 1.0}
 
 
 def cells(size: str) -> list[Cell]:
-    """The cells of the three parts.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks import nets
-    >>> nets.cells("full")[0].name
-    'nets/part=anchors,network=LeNet-300-100,method=trimmed,sizes=97-71-33,recipe=ours,effort=full'
-    """
+    """The cells of the three parts."""
     found = []
     for place, network in enumerate(NETWORKS):
         for part, (methods, _) in PARTS.items():
@@ -62,7 +55,7 @@ def cells(size: str) -> list[Cell]:
 
 
 def run(cell: Cell) -> list[dict]:
-    """Rows by size and seed."""
+    """One row per size and seed."""
     part, network = cell["part"], cell["network"]
     quick = cell["effort"] == "quick"
     sizes = cell["sizes"].split("+")

@@ -1,21 +1,22 @@
-"""Tables 1 to 3: networks cut to a size, by the trimmed penalty and by its peers, under one protocol.
+"""Tables 1 to 3: networks cut to a size by the trimmed penalty and by its peers, with one protocol.
 
-A cell is a method with a recipe; its sizes and seeds train as one ensemble, a row each. Every choice was
-made on a validation split (the last 10,000 training images, other seeds); the final networks train on all
-60,000 images and are tested after the last epoch. Beside it stands the lowest test error over epochs, which
-is the authors' protocol. Peers have the recipe's schedule, epochs, noise and seeds, and their own way to cut.
+A cell is a method with a recipe; its sizes and seeds train as one ensemble, with one row each. Every choice
+was made on a validation split (the last 10,000 training images, other seeds). The final networks train on all
+60,000 images and are tested after the last epoch. A row also has the lowest test error over epochs, which is
+the authors' protocol. Peers share the recipe's schedule, epochs, noise and seeds, and cut in their own way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ..spec import Cell, Experiment
 from . import pictures, verdicts
 from .training.architectures import parse_size
 from .training.recipes import get_recipe
 
-#: Table: network, and the errors that the paper prints, by method and size.
+#: For each table the network, and the errors in the paper by method and size.
 TABLES = {
     "tab1": ("LeNet-300-100", {
         ("dense", "full"): 1.6, ("group l1", "784-241-67"): 1.7, ("trimmed", "392-150-50"): 1.6,
@@ -36,28 +37,12 @@ QUICK_IMAGES = {"LeNet-300-100": 2000, "LeNet-5": 400}
 
 
 def sizes_of(table: str) -> list[str]:
-    """The sizes of the trimmed rows.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.tables import sizes_of
-    >>> sizes_of("tab2")
-    ['219-214-100', '266-88-33', '245-75-25']
-    """
+    """The sizes of the trimmed rows of a table."""
     return [size for method, size in TABLES[table][1] if method == "trimmed"]
 
 
 def table_cells(table: str, size: str) -> list[Cell]:
-    """The cells of a table: the paper's rows, the peers at the sizes of the trimmed rows, both recipes.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.tables import table_cells
-    >>> table_cells("tab1", "full")[0].name
-    'tab1/method=dense,sizes=full,recipe=ours,effort=full'
-    >>> table_cells("tab2", "full")[3]["sizes"]
-    '219-214-100+266-88-33+245-75-25'
-    """
+    """The cells of a table: the paper's rows, the peers at the sizes of the trimmed rows, both recipes."""
     sizes = sizes_of(table)
     if size == "quick":
         sizes = sizes[-1:]
@@ -76,19 +61,12 @@ def table_cells(table: str, size: str) -> list[Cell]:
 
 
 def one_by_one(method: str, sizes: Sequence[str]) -> list[tuple[str, str]]:
-    """Method and sizes of its cells: all sizes in one, but torchao's, whose step goes through all replicas.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.tables import one_by_one
-    >>> one_by_one("trimmed", ["9-5-3", "8-4-2"]), one_by_one("torchao PAT", ["9-5-3", "8-4-2"])
-    ([('trimmed', '9-5-3+8-4-2')], [('torchao PAT', '9-5-3'), ('torchao PAT', '8-4-2')])
-    """
+    """The method and sizes of its cells: all sizes together, except for torchao, which steps by replica."""
     return [(method, asked) for asked in (sizes if method == "torchao PAT" else ["+".join(sizes)])]
 
 
 def run_table(cell: Cell) -> list[dict]:
-    """The rows of a cell, one a size and seed; a row says why if a peer is not there."""
+    """The rows of a cell, one per size and seed; a row of a missing peer says why it was skipped."""
     network, printed = TABLES[cell.experiment]
     quick = cell["effort"] == "quick"
     seeds = range(QUICK_SEEDS[network] if quick else SEEDS)
@@ -108,7 +86,7 @@ def run_cell(
     *, table: str, network: str, method: str, sizes: list[str], seeds: list[int], recipe: str, quick: bool,
     dataset: str = "mnist",
 ) -> list[dict]:  # fmt: skip
-    """Train and measure; ``table`` says whose settings hold."""
+    """Train and measure, with the settings of ``table``."""
     from .device import find_device
     from .training.trial import Trial, rows_of, train
 
@@ -129,30 +107,12 @@ def run_cell(
     return [row | {"skipped": None} for row in rows_of(result)]
 
 
-# The runner sends functions to other processes, so each is one of the module.
-
-
-def cells_tab1(size: str) -> list[Cell]:
-    """Cells of table 1."""
-    return table_cells("tab1", size)
-
-
-def cells_tab2(size: str) -> list[Cell]:
-    """Cells of table 2."""
-    return table_cells("tab2", size)
-
-
-def cells_tab3(size: str) -> list[Cell]:
-    """Cells of table 3."""
-    return table_cells("tab3", size)
-
-
 TAB1 = Experiment(
     "tab1",
     "LeNet-300-100 at half its size",
     "With half of the input units of each layer LeNet-300-100 errs as little as the dense network, 1.6 %; "
     "the group l1 norm pays for sparsity with accuracy.",
-    cells_tab1,
+    partial(table_cells, "tab1"),
     run_table,
     pictures.charts,
     pictures.figure,
@@ -163,7 +123,7 @@ TAB2 = Experiment(
     "Bayesian LeNet-300-100",
     "Bayesian networks with the trimmed penalty are smaller and err less than L0 gates: 1.4 % at "
     "219-214-100, 1.6 % at 266-88-33, 1.7 % at 245-75-25.",
-    cells_tab2,
+    partial(table_cells, "tab2"),
     run_table,
     pictures.charts,
     pictures.figure,
@@ -173,7 +133,7 @@ TAB3 = Experiment(
     "tab3",
     "Bayesian LeNet-5-Caffe",
     "The same for a convolutional network: 0.9 % at 20-25-45-150, 1.0 % at 9-18-65-25 and at 8-17-53-19.",
-    cells_tab3,
+    partial(table_cells, "tab3"),
     run_table,
     pictures.charts,
     pictures.figure,

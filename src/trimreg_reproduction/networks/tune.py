@@ -1,8 +1,8 @@
-"""Try recipes on the validation split: ``python -m trimreg_reproduction.networks.tune --help``.
+"""Compare recipes on the validation split: ``python -m trimreg_reproduction.networks.tune --help``.
 
 All sizes and seeds of a recipe train as one ensemble on the first 50,000 images. The results are lines of
-JSON, one for each recipe, size and seed; what is in the file already is not run again. Test errors are not
-looked at here. Nothing but torch and numpy is needed.
+JSON, one per recipe, size and seed; lines that are in the file already are not run again. Test errors are not
+used. This needs only torch and numpy.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .training.architectures import LAYERS, parse_size
 from .training.recipes import OURS, PAPER, Recipe, get_recipe, parse_changes
 
-FIRST_SEED = 100  # apart from the seeds of final trainings, which begin at 0
+FIRST_SEED = 100  # the seeds of final trainings begin at 0
 
 
 def validate(
@@ -32,15 +33,15 @@ def validate(
     dataset: str = "mnist",
     images: int | None = None,
     out: str | Path | None = None,
-    device=None,
-    show=print,
+    device: Any = None,
+    show: Callable[[str], object] = print,
 ) -> list[dict]:
     """Validation errors of recipes, at the last epoch.
 
     Parameters
     ----------
     recipes : dict of str to Recipe
-        By a name for the lines that are shown.
+        The names are used in the output.
     network : str
     sizes : list of str
         Such as "245-75-25"; "full" with ``method="dense"``.
@@ -48,18 +49,18 @@ def validate(
     method : str
     dataset : str
     images : int, optional
-        Use that many training images.
+        Use only that many training images.
     out : path, optional
-        File of JSON lines that is read first and appended to.
+        A file of JSON lines, which is read first and appended to.
     device : torch.device, optional
-        By default that of :func:`trimreg_reproduction.networks.device.device`.
+        By default that of :func:`.device.find_device`.
     show : function of a str
-        Where lines go, one for each recipe and size.
+        Called with one line of text per recipe and size.
 
     Returns
     -------
     list of dict
-        A line for each recipe, size and seed, in this order.
+        One line per recipe, size and seed, in this order.
     """
     for size in sizes:
         parse_size(network, size)
@@ -85,22 +86,14 @@ def validate(
 
 
 def describe(name: str, lines: Sequence[dict]) -> str:
-    """One line of text: mean and deviation of the validation error, and the size reached.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.tune import describe
-    >>> line = {"size": "245-75-25", "reached": "245-75-25", "step_ms": 0.41, "seconds": 20.0}
-    >>> describe("ours", [line | {"validation_error": e} for e in (1.7, 1.9)])
-    'ours                     245-75-25          1.80 +- 0.14 %  reached 245-75-25  0.41 ms a step, 20 s'
-    """
+    """One line of text: the mean and deviation of the validation error, and the final size."""
     errors = [line["validation_error"] for line in lines]
     mean = sum(errors) / len(errors)
     spread = (sum((e - mean) ** 2 for e in errors) / max(1, len(errors) - 1)) ** 0.5
     reached = ", ".join(dict.fromkeys(line["reached"] for line in lines))
     return (
         f"{name:24s} {lines[0]['size']:16s} {mean:6.2f} +- {spread:.2f} %  reached {reached}  "
-        f"{lines[0]['step_ms']:.2f} ms a step, {lines[0]['seconds']:.0f} s"
+        f"{lines[0]['step_ms']:.2f} ms per step, {lines[0]['seconds']:.0f} s"
     )
 
 
@@ -129,7 +122,7 @@ def _key(recipe, network, size, seed, method, dataset, images):
 
 
 def _read(out) -> dict[str, dict]:
-    """Lines by their keys; a line cut short by a kill is left out."""
+    """The lines by their keys; an incomplete last line is left out."""
     found = {}
     if out is not None and Path(out).exists():
         for text in Path(out).read_text(encoding="utf-8").splitlines():
@@ -152,15 +145,7 @@ def _append(out, line):
 
 
 def recipes_from(base: Recipe, changes: Iterable[Mapping[str, object]]) -> dict[str, Recipe]:
-    """Recipes by names that say what was changed; a key "name" names one otherwise.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.training.recipes import OURS
-    >>> from trimreg_reproduction.networks.tune import recipes_from
-    >>> list(recipes_from(OURS, [{}, {"epochs": 40, "averaging": "0.99"}]))
-    ['ours', 'epochs=40 averaging=0.99']
-    """
+    """Recipes whose names list their changes, unless a key "name" gives the name."""
     found = {}
     for change in changes:
         settings = parse_changes({key: value for key, value in change.items() if key != "name"})
@@ -172,18 +157,7 @@ def recipes_from(base: Recipe, changes: Iterable[Mapping[str, object]]) -> dict[
 
 
 def split_settings(text: str) -> dict[str, str]:
-    """Fields and values of a text; commas inside brackets do not part them.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.tune import split_settings
-    >>> split_settings("epochs=40,l0_lambda=[0.1,0.3,0.4]")
-    {'epochs': '40', 'l0_lambda': '[0.1,0.3,0.4]'}
-    >>> split_settings("epochs")
-    Traceback (most recent call last):
-        ...
-    ValueError: a change is FIELD=VALUE; got 'epochs'
-    """
+    """The fields and values in a text such as ``"epochs=40,l0_lambda=[0.1,0.3]"``."""
     found = {}
     for pair in re.split(r",(?![^\[]*\])", text):
         field, equals, value = pair.partition("=")
@@ -199,17 +173,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--network", choices=sorted(LAYERS), default="LeNet-300-100")
     parser.add_argument("--method", default="trimmed")
     parser.add_argument("--size", action="append", required=True, help="such as 245-75-25; may be repeated")
-    parser.add_argument("--seeds", type=int, default=3, help=f"how many, from {FIRST_SEED} on")
+    parser.add_argument("--seeds", type=int, default=3, help=f"number of seeds, from {FIRST_SEED} on")
     parser.add_argument("--dataset", default="mnist")
-    parser.add_argument("--images", type=int, help="use that many training images")
+    parser.add_argument("--images", type=int, help="use only that many training images")
     parser.add_argument("--base", choices=("ours", "paper", "tab1", "tab2", "tab3"), default="ours",
-                        help="the recipe that is changed; tab1 is ours as table 1 has it")  # fmt: skip
+                        help="the recipe to change; tab1 is ours with the settings of table 1")  # fmt: skip
     parser.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE[,FIELD=VALUE]",
         help="a recipe with these changes; may be repeated, for several recipes",
     )  # fmt: skip
     parser.add_argument("--recipes", type=Path, help="a JSON file: a list of objects of changes")
-    parser.add_argument("--out", type=Path, help="file of JSON lines; what it has is not run again")
+    parser.add_argument("--out", type=Path, help="file of JSON lines; lines that it has are not run again")
     options = parser.parse_args(arguments)
     fixed = {"ours": OURS, "paper": PAPER}
     base = fixed[options.base] if options.base in fixed else get_recipe(options.base, "ours")

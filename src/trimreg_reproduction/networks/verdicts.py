@@ -1,35 +1,36 @@
-"""What the rows of the network tables say: summaries and verdicts (:mod:`.pictures` draws them).
+"""Summaries and verdicts of the network tables; :mod:`.pictures` draws them.
 
-Two means are told apart by Welch's interval: the difference plus and minus 1.96 standard errors.
+Two means are compared by Welch's interval: the difference plus and minus 1.96 standard errors.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ..spec import Verdict
 
-#: What a row has beside its names; all None where a peer was not there.
+#: The measures of a row, all None if a peer is not installed.
 MEASURES = (
     "reached", "exact", "error", "lowest", "validation_error", "parameters", "macs", "export_difference",
     "alpha", "epochs", "device", "seconds", "step_ms", "curve",
 )  # fmt: skip
 EXPORT_TOLERANCE = 1e-5
-#: What the methods are called in charts and pictures, in the order of the tables.
+#: The names of the methods in charts and figures, in the order of the tables.
 NAMES = {
     "dense": "dense", "trimmed": "trimmed", "group l1": "group l1", "torchao PAT": "torchao PAT, hard top-k",
     "magnitude": "magnitude pruning, fine-tuned", "l0": "L0 gates",
     "l0 separate": "L0 gates, separate lambda", "l0 to size": "L0 gates, priced to size",
 }  # fmt: skip
 ORDER = list(NAMES)
-_SIZED = ("trimmed", "magnitude")  # methods that promise a size
+_SIZED = ("trimmed", "magnitude")  # methods that guarantee a size
 
 
-def summary(frame) -> list[dict]:
-    """A line for each method, size and recipe (and part and network, where there are several).
+def summary(frame: Any) -> list[dict]:
+    """One line per method, size and recipe (and per part and network, if there are several).
 
-    Means and deviations over the seeds; ``reached`` has the sizes that occur, ``exact`` is whether all are
-    the one asked for.
+    Means and deviations are over the seeds; ``reached`` lists the final sizes, and ``exact`` is whether all
+    of them are the size asked for.
     """
     frame = frame.copy()
     for column in ("part", "network"):
@@ -71,30 +72,13 @@ def _largest(values):
 
 
 def difference(one: dict, other: dict) -> tuple[float, float]:
-    """The difference of two lines' mean errors, and 1.96 standard errors of it (0 where a line has one seed).
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.verdicts import difference
-    >>> gap, margin = difference({"error": 1.5, "error sd": 0.3, "seeds": 9},
-    ...                          {"error": 1.7, "error sd": 0.4, "seeds": 16})
-    >>> round(gap, 3), round(margin, 3)
-    (-0.2, 0.277)
-    """
+    """The difference of the mean errors of two lines, and 1.96 standard errors of it."""
     variance = sum((line["error sd"] or 0.0) ** 2 / line["seeds"] for line in (one, other))
     return one["error"] - other["error"], 1.96 * math.sqrt(variance)
 
 
 def compare(one: dict, other: dict) -> str:
-    """Whether the first line errs less, more, or about as much.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.verdicts import compare
-    >>> line = {"error": 1.5, "error sd": 0.1, "seeds": 4}
-    >>> compare(line, line | {"error": 1.9}), compare(line, line | {"error": 1.55})
-    ('less', 'alike')
-    """
+    """Whether the error of the first line is clearly "less" or "more", or "alike"."""
     gap, margin = difference(one, other)
     return "less" if gap < -margin else "more" if gap > margin else "alike"
 
@@ -102,28 +86,28 @@ def compare(one: dict, other: dict) -> str:
 # -- verdicts ---------------------------------------------------------------------------------------------
 
 
-def judge_tab1(frame) -> Verdict:
-    """Met if the trimmed network errs at most as the paper says and not clearly more than the dense one."""
+def judge_tab1(frame: Any) -> Verdict:
+    """Met if the trimmed error is at most the paper's, and not clearly above that of the dense network."""
     table = summary(frame)
     trimmed, dense = _line(table, "trimmed"), _line(table, "dense")
     if trimmed is None or dense is None:
-        return Verdict("not", "The rows of the trimmed or of the dense network are not there.", table)
+        return Verdict("not", "There are no rows of the trimmed or of the dense network.", table)
     met = [trimmed["error"] <= trimmed["paper"], compare(trimmed, dense) != "more"]
     text = (
         f"{trimmed['asked']}: {_with_deviation(trimmed)} % at the last epoch (paper {trimmed['paper']}), "
-        f"trimmed less dense {_gap(trimmed, dense)}; dense {_with_deviation(dense)} %."
+        f"trimmed minus dense {_gap(trimmed, dense)}; dense {_with_deviation(dense)} %."
     )
     group = _line(table, "group l1")
     if group is not None:
         text += f" The group l1 norm reaches {group['reached']} with {_with_deviation(group)} %."
-    text += _authors(table) + _against_peers(table) + _kept_promises(table) + _skipped(frame)
-    return Verdict(_kind(met, _promises(table)), text, table)
+    text += _authors(table) + _against_peers(table) + _exactness_text(table) + _skipped(frame)
+    return Verdict(_kind(met, _exactness(table)), text, table)
 
 
-def judge_sizes(frame) -> Verdict:
-    """Met if our recipe errs at most as the paper says at every size, and is smaller and better than gates.
+def judge_sizes(frame: Any) -> Verdict:
+    """Met if the error of our recipe is at most the paper's at every size, and it is better than gates.
 
-    The latter if for every network with gates some size costs no more multiplications and errs no more.
+    It is better if for every row of gates some size needs no more multiplications and has no larger error.
     """
     table = summary(frame)
     lines = [line for line in table if line["method"] == "trimmed" and line["recipe"] == "ours"]
@@ -136,13 +120,14 @@ def judge_sizes(frame) -> Verdict:
             text += f" {NAMES[line['method']]} reach {line['reached']} with {_with_deviation(line)} %"
             below = [mine["asked"] for mine in lines if _dominates(mine, line)]
             met.append(bool(below))
-            text += f"; {', '.join(below) or 'no size of the trimmed penalty'} costs and errs no more."
-    text += _authors(table) + _against_peers(table) + _kept_promises(table) + _skipped(frame)
-    return Verdict(_kind(met, _promises(table)), text, table)
+            which = ", ".join(below) or "no size of the trimmed penalty"
+            text += f"; {which} needs no more multiplications and has no larger error."
+    text += _authors(table) + _against_peers(table) + _exactness_text(table) + _skipped(frame)
+    return Verdict(_kind(met, _exactness(table)), text, table)
 
 
-def judge_parts(frame) -> Verdict:
-    """Met if the trimmed penalty is nowhere clearly worse than a peer, nor than the holder of a size."""
+def judge_parts(frame: Any) -> Verdict:
+    """Met if the trimmed penalty is nowhere clearly worse than a peer, nor than a published error."""
     table = summary(frame)
     met, text = [], []
     for part in dict.fromkeys(line["part"] for line in table):
@@ -152,7 +137,7 @@ def judge_parts(frame) -> Verdict:
             for line in lines:
                 said = f"{part}, {network} {line['asked']}: {_with_deviation(line)} %"
                 if line["paper"] is not None:
-                    said += f" (its holder {line['paper']})"
+                    said += f" (published {line['paper']})"
                     met.append(line["error"] <= line["paper"])
                 peers = _peers_of(mine, line)
                 met += [compare(line, peer) != "more" for peer in peers]
@@ -160,19 +145,19 @@ def judge_parts(frame) -> Verdict:
                 text.append(said + ".")
     if not text:
         return Verdict("not", "No row of the trimmed penalty.", table)
-    measured = " ".join(text) + _kept_promises(table) + _skipped(frame)
-    return Verdict(_kind(met, _promises(table)), measured, table)
+    measured = " ".join(text) + _exactness_text(table) + _skipped(frame)
+    return Verdict(_kind(met, _exactness(table)), measured, table)
 
 
 def _dominates(one, other):
     return one["error"] <= other["error"] and one["macs"] <= other["macs"]
 
 
-def _kind(met, promises):
-    """Promises of size and of export must hold for all to be met; alone they are worth nothing."""
+def _kind(met, exactness):
+    """The verdict: size and export must be exact for "reproduced", but are no evidence by themselves."""
     if not any(met):
         return "not"
-    return "reproduced" if all(met) and all(promises) else "partly"
+    return "reproduced" if all(met) and all(exactness) else "partly"
 
 
 def _line(table, method, recipe="ours"):
@@ -191,15 +176,15 @@ def _gap(one, other):
     return f"{gap:+.2f} +- {margin:.2f}" if known else f"{gap:+.2f}"
 
 
-def _promises(table):
-    """Whether sizes are those asked for, and exported networks the same function."""
+def _exactness(table):
+    """Whether all sizes are as asked for, and all exported networks compute the same function."""
     sized = [line["exact"] for line in table if line["method"] in _SIZED and line["error"] is not None]
     exported = [line["export difference"] for line in table if line["export difference"] is not None]
     return [all(sized), all(value <= EXPORT_TOLERANCE for value in exported)]
 
 
-def _kept_promises(table):
-    exact, equal = _promises(table)
+def _exactness_text(table):
+    exact, equal = _exactness(table)
     worst = max((line["export difference"] or 0.0 for line in table), default=0.0)
     return (
         f" Sizes of the trimmed rows {'are' if exact else 'are not all'} as asked; exported networks differ "
@@ -239,4 +224,4 @@ def _against_peers(table):
             continue
         for peer in _peers_of(table, line):
             said.append(f"{_gap(line, peer)} against {peer['method']} at {line['asked']}")
-    return f" Trimmed less peer: {'; '.join(said)}." if said else ""
+    return f" Trimmed minus peer: {'; '.join(said)}." if said else ""

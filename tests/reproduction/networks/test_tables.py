@@ -221,10 +221,10 @@ def test_verdict_of_sizes():
     for text in ("245-75-25: 1.60 +- 0.02 % (paper 1.7)", "authors' recipe: 245-75-25 2.05", "230-220-99"):
         assert text in good.measured
     assert "-0.20 +- 0.05 against torchao PAT at 245-75-25" in good.measured
-    assert "266-88-33, 219-214-100 costs and errs no more" in good.measured
+    assert "266-88-33, 219-214-100 needs no more multiplications" in good.measured
     better = verdicts.judge_sizes(pd.DataFrame(table_2(gates=1.3)))
     assert better.kind == "partly"
-    assert "no size of the trimmed penalty costs and errs no more" in better.measured
+    assert "no size of the trimmed penalty needs no more multiplications" in better.measured
     smaller = [row | {"macs": 100} if row["method"] == "l0" else row for row in table_2()]
     assert verdicts.judge_sizes(pd.DataFrame(smaller)).kind == "partly"
     assert verdicts.judge_sizes(pd.DataFrame(table_2(ours=(1.75, 1.5, 1.4)))).kind == "partly"
@@ -279,7 +279,7 @@ def parts():
 def test_verdict_beyond():
     good = verdicts.judge_parts(pd.DataFrame(parts()))
     assert good.kind == "reproduced"
-    assert "anchors, LeNet-300-100 97-71-33: 1.45 +- 0.07 % (its holder 1.6), magnitude 1.75" in good.measured
+    assert "anchors, LeNet-300-100 97-71-33: 1.45 +- 0.07 % (published 1.6), magnitude 1.75" in good.measured
     worse = [
         row | {"error": 2.5} if row["method"] == "trimmed" and row["part"] == "curve" else row
         for row in parts()

@@ -1,4 +1,4 @@
-"""The two networks of the paper as numbers: layers, groups, sizes, costs. No torch is needed here.
+"""Layers, groups, sizes and costs of the paper's two networks. This module does not need torch.
 
 A size such as ``"245-75-25"`` counts as the paper does: input units of dense layers, output channels of
 convolutions. LeNet-300-100 has 784-300-100, LeNet-5-Caffe has 20-50-800-500.
@@ -8,30 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-#: Network: its penalized layers and how many groups each has.
+#: For each network its penalized layers, with their numbers of groups.
 LAYERS: dict[str, dict[str, int]] = {
     "LeNet-300-100": {"fc1": 784, "fc2": 300, "fc3": 100},
     "LeNet-5": {"conv1": 20, "conv2": 50, "fc1": 800, "fc2": 500},
 }
 CLASSES = 10
 _KERNEL = 25  # 5 x 5
-_MAP1, _MAP2 = 24 * 24, 8 * 8  # places of the two convolutions' outputs, which are not padded
+_MAP1, _MAP2 = 24 * 24, 8 * 8  # positions in the outputs of the two convolutions, which are not padded
 
 
 def parse_size(network: str, size: str) -> dict[str, int]:
-    """Groups to keep, by layer.
+    """The number of groups to keep in each layer.
 
     Examples
     --------
     >>> from trimreg_reproduction.networks.training.architectures import parse_size
     >>> parse_size("LeNet-300-100", "245-75-25")
     {'fc1': 245, 'fc2': 75, 'fc3': 25}
-    >>> parse_size("LeNet-300-100", "full")
-    {'fc1': 784, 'fc2': 300, 'fc3': 100}
-    >>> parse_size("LeNet-5", "245-75-25")
-    Traceback (most recent call last):
-        ...
-    ValueError: a size of LeNet-5 has 4 numbers (conv1-conv2-fc1-fc2); got '245-75-25'
     """
     layers = layers_of(network)
     if size == "full":
@@ -54,30 +48,17 @@ def layers_of(network: str) -> dict[str, int]:
 
 
 def format_size(numbers: Mapping[str, int] | Sequence[int]) -> str:
-    """A size as text.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.training.architectures import format_size
-    >>> format_size({"fc1": 245, "fc2": 75, "fc3": 25})
-    '245-75-25'
-    """
+    """A size as text, such as ``"245-75-25"``."""
     values = numbers.values() if isinstance(numbers, Mapping) else numbers
     return "-".join(str(int(value)) for value in values)
 
 
 def macs(network: str, keep: Mapping[str, int]) -> int:
-    r"""Multiplications for one image if exactly these groups are left.
+    r"""The multiplications for one image if exactly these groups are left.
 
     LeNet-300-100 with sizes a-b-c costs :math:`ab + bc + 10c`. LeNet-5 with a-b-c-d costs
-    :math:`576 \cdot 25 a + 64 \cdot 25 ab + cd + 10d`: an exported network may cost less, for a channel
-    none of whose places is used by the next layer goes too.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.training.architectures import macs, parse_size
-    >>> [macs(n, parse_size(n, "full")) for n in ("LeNet-300-100", "LeNet-5")]
-    [266200, 2293000]
+    :math:`576 \cdot 25 a + 64 \cdot 25 ab + cd + 10d`. An exported network may cost less, because a channel
+    is removed if the next layer uses none of its positions.
     """
     a, b, c, *rest = (keep[name] for name in layers_of(network))
     if network == "LeNet-300-100":

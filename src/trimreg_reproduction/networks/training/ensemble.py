@@ -1,46 +1,34 @@
-r"""Many networks of one shape trained as one: seeds and settings side by side in batched layers.
+r"""Layers for many networks of one shape: seeds and settings side by side in batched tensors.
 
 The parameters of E layers lie in one tensor with a first axis of length E, and one batched product does the
-work of E small ones. Losses are summed over the replicas; then every replica gets the gradient of its own
+work of E small ones. The losses are summed over the replicas, so every replica gets the gradient of its own
 loss, and an optimizer that works entry by entry (SGD, Adam) trains each as if it were alone.
 
-Between layers an activation has shape (E, batch, ...). The first layer may also be given (batch, ...): the
-same input for all replicas, multiplied once with all weights.
+Between layers an activation has shape (E, batch, ...). The first layer also takes (batch, ...): the same
+input for all replicas, multiplied once with all weights.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trimreg.nn import Slab
 from trimreg.nn.layers.copies import without_start
-from trimreg.nn.penalty.groups import Slab
 
 Seeds = Iterable["int | torch.Generator"]
 
 
 def replica_generators(seeds: Seeds) -> list[torch.Generator]:
-    """A random generator for each replica, to be handed from layer to layer.
+    """One random generator per replica, to be passed from layer to layer.
 
-    Layers that share these generators draw on from each other, as the layers of a plain network do after
-    ``torch.manual_seed(seed)``. Generators among the seeds are returned as they are.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch import nn
-    >>> from trimreg_reproduction.networks.training.ensemble import EnsembleLinear, replica_generators
-    >>> seeds = replica_generators([0, 1])
-    >>> first, second = EnsembleLinear(2, 5, 4, seeds=seeds), EnsembleLinear(2, 4, 3, seeds=seeds)
-    >>> _ = torch.manual_seed(1)
-    >>> alone = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 3))
-    >>> torch.equal(second.weight[1], alone[1].weight)
-    True
+    Layers that share these generators continue each other's random numbers, as the layers of a plain network
+    do after ``torch.manual_seed(seed)``. Generators among the seeds are returned unchanged.
     """
     return [
         seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(operator.index(seed))
@@ -49,23 +37,25 @@ def replica_generators(seeds: Seeds) -> list[torch.Generator]:
 
 
 class EnsembleLayer(nn.Module):
-    """E layers of the class ``single``, parameter by parameter stacked along a new first axis.
+    """E layers of the class ``single``, with their parameters stacked along a new first axis.
 
-    A subclass says how an input becomes rows, how rows are answered and how the answer is shaped; so linear
-    layers and convolutions have their plain, Bayesian and gated forms in common.
+    A subclass defines how an input becomes rows, the product with the rows, and the shape of the output. So
+    linear layers and convolutions share their plain, Bayesian and gated forms.
     """
 
     single: ClassVar[type[nn.Module]]
     replica_axes = 1
 
-    def __init__(self, replicas: int, arguments: dict, seeds: Seeds | None, device, dtype) -> None:
+    def __init__(
+        self, replicas: int, arguments: dict, seeds: Seeds | None, device: Any, dtype: torch.dtype | None
+    ) -> None:
         super().__init__()
         self.replicas = operator.index(replicas)
         self.arguments = arguments
         seeds = [None] * self.replicas if seeds is None else replica_generators(seeds)
         if self.replicas < 1 or len(seeds) != self.replicas:
             raise ValueError(f"an ensemble of {self.replicas} replicas was given {len(seeds)} seeds")
-        # On the CPU, whatever the device: a seed then means the same network everywhere.
+        # Always on the CPU, so that a seed gives the same network on every device.
         layers = [
             _seeded(lambda: self.single(**arguments, device="cpu", dtype=dtype), seed) for seed in seeds
         ]
@@ -77,26 +67,8 @@ class EnsembleLayer(nn.Module):
                 )
             self.register_parameter(name, stacked)
 
-    @classmethod
-    def stack(cls, layers: Sequence[nn.Module]) -> EnsembleLayer:
-        """An ensemble of given layers, their values copied: the inverse of :meth:`replica`."""
-        kinds = {type(layer) for layer in layers}
-        if kinds != {cls.single}:
-            got = ", ".join(sorted(kind.__name__ for kind in kinds)) or "nothing"
-            raise TypeError(f"{cls.__name__}.stack takes layers of {cls.single.__name__}; got {got}")
-        arguments = [cls._arguments_of(layer) for layer in layers]
-        if any(other != arguments[0] for other in arguments):
-            raise ValueError(f"{cls.__name__}.stack takes layers of one form; got {arguments}")
-        weight = layers[0].weight
-        with torch.random.fork_rng(devices=[]):
-            made = cls(len(layers), **arguments[0], device=weight.device, dtype=weight.dtype)
-        with torch.no_grad():
-            for name, parameter in made.named_parameters():
-                parameter.copy_(torch.stack([getattr(layer, name) for layer in layers]))
-        return made.train(layers[0].training)
-
     def replica(self, index: int) -> nn.Module:
-        """One of the layers by itself, its values copied."""
+        """A copy of one of the layers."""
         if not -self.replicas <= index < self.replicas:
             raise IndexError(f"replica {index} of an ensemble of {self.replicas}")
         made = without_start(self.single, self.weight, **self.arguments)
@@ -109,16 +81,16 @@ class EnsembleLayer(nn.Module):
         return ", ".join([str(self.replicas), *(f"{name}={value}" for name, value in self.arguments.items())])
 
     def _answer(self, rows: Tensor) -> Tensor:
-        """(E, rows, out) from rows (E, rows, in) or shared (rows, in)."""
+        """The outputs (E, rows, out) for rows (E, rows, in) or shared rows (rows, in)."""
         return affine(rows, self.as_matrix(self.weight), self.bias)
 
     @staticmethod
     def as_matrix(weight: Tensor) -> Tensor:
-        """(E, out, in) from a tensor of the weight's shape, in the order of the rows' entries."""
+        """A tensor of the weight's shape as (E, out, in), in the order of the entries of a row."""
         return weight
 
-    def trimmed_groups(self, kind: str):
-        """Count, slabs and replicas of the groups, for the penalty."""
+    def trimmed_groups(self, kind: str) -> tuple[int, tuple[Slab, ...], tuple[int]]:
+        """The number of groups, their slabs and the replicas, for the penalty."""
         axes = {"in": 1, "out": 0}
         kind = self.usual_groups if kind == "auto" else kind
         if kind not in axes:
@@ -130,7 +102,7 @@ class EnsembleLayer(nn.Module):
 
 
 def _seeded(build: Callable[[], nn.Module], generator: torch.Generator | None) -> nn.Module:
-    """What ``build()`` makes when the global generator stands where this one does; this one moves on."""
+    """The layer that ``build()`` makes with the random numbers of this generator, which moves on."""
     if generator is None:
         return build()
     with torch.random.fork_rng(devices=[]):
@@ -141,17 +113,9 @@ def _seeded(build: Callable[[], nn.Module], generator: torch.Generator | None) -
 
 
 def affine(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    r"""``rows[e] @ weight[e].T + bias[e]`` for every replica: (E, rows, out).
+    """``rows[e] @ weight[e].T + bias[e]`` for every replica: (E, rows, out).
 
-    ``rows`` (rows, in) are shared by all: one product with all the weights, seen as (E, rows, out).
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg_reproduction.networks.training.ensemble import affine
-    >>> weight = torch.tensor([[[1.0, 0.0]], [[0.0, 2.0]]])
-    >>> affine(torch.tensor([[3.0, 4.0]]), weight, None).tolist()
-    [[[3.0]], [[8.0]]]
+    Rows (rows, in) are shared by all replicas: one product with all the weights, viewed as (E, rows, out).
     """
     if rows.ndim == 2:
         flat_bias = None if bias is None else bias.flatten()
@@ -162,28 +126,25 @@ def affine(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.baddbmm(bias.unsqueeze(1), rows, weight.mT)
 
 
-def windows(x: Tensor, kernel_size, stride, padding, dilation) -> tuple[Tensor, int, int]:
-    """The patches under a kernel as rows: (..., batch * height * width, kernel * channels), height, width.
+def windows(x: Tensor, kernel: tuple[int, int]) -> tuple[Tensor, int, int]:
+    """The patches under a kernel as rows (..., batch * height * width, kernel * channels), height and width.
 
-    Channels come last within a patch: a line of the kernel is then one run of memory for an input that lies
-    channels last, as outputs of :class:`EnsembleConv2d` do. ``torch.nn.functional.unfold`` works image by
+    Channels come last within a patch: a line of the kernel is then contiguous for an input that is stored
+    channels last, as outputs of :class:`EnsembleConv2d` are. ``torch.nn.functional.unfold`` works image by
     image on a GPU.
 
     Examples
     --------
     >>> import torch
     >>> from trimreg_reproduction.networks.training.ensemble import windows
-    >>> rows, height, width = windows(torch.arange(9.0).view(1, 1, 3, 3), (2, 2), (1, 1), (0, 0), (1, 1))
+    >>> rows, height, width = windows(torch.arange(9.0).view(1, 1, 3, 3), (2, 2))
     >>> rows[0].tolist(), height, width
     ([0.0, 1.0, 3.0, 4.0], 2, 2)
     """
-    if any(padding):
-        x = functional.pad(x, (padding[1], padding[1], padding[0], padding[0]))
     for axis in (0, 1):
-        reach, pixels = (kernel_size[axis] - 1) * dilation[axis] + 1, x.shape[axis - 2]
-        if pixels < reach:
-            raise ValueError(f"an input of {pixels} pixels is less than the kernel's reach of {reach}")
-    patches = _Patches.apply(x.movedim(-3, -1), tuple(kernel_size), tuple(stride), tuple(dilation))
+        if x.shape[axis - 2] < kernel[axis]:
+            raise ValueError(f"the input has {x.shape[axis - 2]} pixels, the kernel needs {kernel[axis]}")
+    patches = _Patches.apply(x.movedim(-3, -1), kernel)
     height, width = patches.shape[-5:-3]
     return patches.flatten(-3).flatten(-4, -2), height, width
 
@@ -191,45 +152,38 @@ def windows(x: Tensor, kernel_size, stride, padding, dilation) -> tuple[Tensor, 
 class _Patches(torch.autograd.Function):
     """(..., H, W, channels) to (..., H', W', kernel height, kernel width, channels), as a copy.
 
-    The slope is written out: autograd's, of strided views, goes once over all patches for each pixel offset
-    and by atomic additions on a GPU. Here an axis is folded by as many additions as the kernel is long.
+    The backward pass is written out: autograd's, of strided views, goes over all patches for each pixel
+    offset and uses atomic additions on a GPU. Here an axis is folded by as many additions as the kernel is long.
     """
 
     @staticmethod
-    def forward(x, kernel, stride, dilation):
-        for axis in (0, 1):  # each pass turns pixels into places, and adds an axis of offsets at the end
-            reach = (kernel[axis] - 1) * dilation[axis] + 1
-            x = x.unfold(-3, reach, stride[axis])[..., :: dilation[axis]]
+    def forward(x, kernel):
+        for length in kernel:  # each pass adds an axis of offsets at the end
+            x = x.unfold(-3, length, 1)
         return x.movedim(-3, -1).contiguous()
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        x, _, ctx.stride, ctx.dilation = inputs
-        ctx.pixels = x.shape[-3:-1]
+        ctx.pixels = inputs[0].shape[-3:-1]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient):
         if not ctx.needs_input_grad[0]:
-            return None, None, None, None
+            return None, None
         # (..., H', W', kernel height, kernel width, C) to (..., H', W, kernel height, C) to (..., H, W, C)
         for axis in (1, 0):
-            parts = gradient.movedim(-2, 0)
-            gradient = _folded(parts, -3, ctx.pixels[axis], ctx.stride[axis], ctx.dilation[axis])
-        return gradient, None, None, None
+            gradient = _folded(gradient.movedim(-2, 0), -3, ctx.pixels[axis])
+        return gradient, None
 
 
-def _folded(parts: Tensor, axis: int, pixels: int, stride: int, dilation: int) -> Tensor:
-    """The sum of ``parts[k]``, each put on an axis of ``pixels`` from ``k * dilation`` on by ``stride``."""
-    places = parts.shape[1:][axis]
+def _folded(parts: Tensor, axis: int, pixels: int) -> Tensor:
+    """The sum of ``parts[k]``, each placed on an axis of ``pixels`` from k on."""
     shape = list(parts.shape[1:])
-    shape[axis] = pixels
+    places, shape[axis] = shape[axis], pixels
     whole = parts.new_zeros(shape)
     for offset, part in enumerate(parts):
-        first = offset * dilation
-        at = [slice(None)] * len(shape)
-        at[axis] = slice(first, first + stride * (places - 1) + 1, stride)
-        whole[tuple(at)].add_(part)
+        whole.narrow(axis, offset, places).add_(part)
     return whole
 
 
@@ -242,10 +196,10 @@ class EnsembleLinear(EnsembleLayer):
     in_features, out_features, bias
         As for ``nn.Linear``.
     seeds : iterable of int or torch.Generator, optional
-        One a replica: its start is that of the plain layer built after ``torch.manual_seed``. Several layers
-        of a network share :func:`replica_generators`. None: the global generator.
+        One per replica, which starts like the plain layer built after ``torch.manual_seed``. The layers of a
+        network share :func:`replica_generators`. By default the global generator is used.
     device, dtype
-        Where it goes after the start, and its type.
+        The device to which the layer is moved after its start, and its type.
 
     Examples
     --------
@@ -262,24 +216,11 @@ class EnsembleLinear(EnsembleLayer):
     usual_groups = "in"
 
     def __init__(
-        self,
-        replicas,
-        in_features,
-        out_features,
-        bias=True,
-        *,
-        seeds=None,
-        device=None,
-        dtype=None,
-        **options,
-    ):
+        self, replicas: int, in_features: int, out_features: int, bias: bool = True, *,
+        seeds: Seeds | None = None, device: Any = None, dtype: torch.dtype | None = None, **options: Any,
+    ):  # fmt: skip
         arguments = {"in_features": in_features, "out_features": out_features, "bias": bias} | options
         super().__init__(replicas, arguments, seeds, device, dtype)
-
-    @staticmethod
-    def _arguments_of(layer: nn.Linear) -> dict:
-        form = {"in_features": layer.in_features, "out_features": layer.out_features}
-        return form | {"bias": layer.bias is not None}
 
     def forward(self, x: Tensor) -> Tensor:
         shared = x.ndim == 2
@@ -293,9 +234,9 @@ class EnsembleLinear(EnsembleLayer):
 class EnsembleConv2d(EnsembleLayer):
     r"""E convolutions, weight (E, out, in, height, width): (E, batch, in, H, W) to (E, batch, out, H', W').
 
-    As one batched product over patches: a grouped convolution would say the same and is slow on GPUs. The
-    output's memory is laid out channels last. Stateless layers that know nothing of replicas, such as
-    pooling, are applied by :func:`over_replicas`. No groups, and zeros as padding.
+    They are one batched product over patches; a grouped convolution would be slow on GPUs. The stride is 1
+    without padding, and the output is stored channels last. :func:`over_replicas` applies functions that know
+    one batch axis, such as pooling.
 
     Examples
     --------
@@ -312,26 +253,13 @@ class EnsembleConv2d(EnsembleLayer):
     usual_groups = "out"
 
     def __init__(
-        self, replicas, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, bias=True,
-        *, seeds=None, device=None, dtype=None, **options,
+        self, replicas: int, in_channels: int, out_channels: int, kernel_size: int | tuple[int, int],
+        bias: bool = True, *, seeds: Seeds | None = None, device: Any = None,
+        dtype: torch.dtype | None = None, **options: Any,
     ):  # fmt: skip
-        arguments = {
-            "in_channels": in_channels,
-            "out_channels": out_channels,
-            "kernel_size": _pair("kernel_size", kernel_size),
-            "stride": _pair("stride", stride),
-            "padding": _pair("padding", padding),
-            "dilation": _pair("dilation", dilation),
-            "bias": bias,
-        } | options
-        super().__init__(replicas, arguments, seeds, device, dtype)
-
-    @staticmethod
-    def _arguments_of(layer: nn.Conv2d) -> dict:
-        if layer.groups != 1 or layer.padding_mode != "zeros":
-            raise ValueError("an ensemble of convolutions has no groups, and zeros as padding")
-        names = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation")
-        return {name: getattr(layer, name) for name in names} | {"bias": layer.bias is not None}
+        kernel = kernel_size if isinstance(kernel_size, tuple) else (kernel_size, kernel_size)
+        arguments = {"in_channels": in_channels, "out_channels": out_channels, "kernel_size": kernel}
+        super().__init__(replicas, arguments | {"bias": bias} | options, seeds, device, dtype)
 
     @staticmethod
     def as_matrix(weight: Tensor) -> Tensor:
@@ -341,66 +269,11 @@ class EnsembleConv2d(EnsembleLayer):
         if x.ndim not in (4, 5) or (x.ndim == 5 and x.shape[0] != self.replicas):
             expected = f"({self.replicas}, batch, {self.weight.shape[2]}, H, W) or without the first axis"
             raise ValueError(f"the input must have shape {expected}; got {tuple(x.shape)}")
-        form = (self.arguments[name] for name in ("kernel_size", "stride", "padding", "dilation"))
-        rows, height, width = windows(x, *form)
+        rows, height, width = windows(x, self.arguments["kernel_size"])
         answer = self._answer(rows)
         return answer.unflatten(1, (x.shape[-4], height, width)).movedim(-1, -3)
 
 
-def _pair(name: str, value) -> tuple[int, int]:
-    pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(pair) != 2 or not all(isinstance(entry, int) for entry in pair):
-        raise ValueError(f"{name} must be an integer or a pair of them; got {value!r}")
-    return pair
-
-
-# -- helpers of a training loop -------------------------------------------------------------------------
-
-
-def over_replicas(function: Callable[..., Tensor], x: Tensor, *args, **kwargs) -> Tensor:
-    """``function`` on (E, batch, ...) seen as (E * batch, ...), for functions that know one batch axis.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch.nn import functional
-    >>> from trimreg_reproduction.networks.training.ensemble import over_replicas
-    >>> over_replicas(functional.max_pool2d, torch.ones(2, 3, 4, 8, 8), 2).shape
-    torch.Size([2, 3, 4, 4, 4])
-    """
+def over_replicas(function: Callable[..., Tensor], x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Apply a function that knows one batch axis to (E, batch, ...), viewed as (E * batch, ...)."""
     return function(x.flatten(0, 1), *args, **kwargs).unflatten(0, x.shape[:2])
-
-
-def ensemble_cross_entropy(logits: Tensor, target: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """The mean cross-entropy of each replica, shape (E,), from logits (E, batch, classes).
-
-    ``target`` holds classes, (batch,) or (E, batch), or probabilities, (batch, classes) or with E before.
-    Train on the sum of the losses.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg_reproduction.networks.training.ensemble import ensemble_cross_entropy
-    >>> logits = torch.zeros(2, 3, 4)
-    >>> ensemble_cross_entropy(logits, torch.tensor([0, 1, 2]))  # log(4)
-    tensor([1.3863, 1.3863])
-    """
-    shape = logits.shape if target.is_floating_point() else logits.shape[:2]
-    flat = target.expand(shape).flatten(0, 1)
-    losses = functional.cross_entropy(
-        logits.flatten(0, 1), flat, reduction="none", label_smoothing=label_smoothing
-    )
-    return losses.unflatten(0, logits.shape[:2]).mean(1)
-
-
-def ensemble_errors(logits: Tensor, target: Tensor) -> Tensor:
-    """How many of the batch each replica gets wrong, shape (E,); stays on the device.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg_reproduction.networks.training.ensemble import ensemble_errors
-    >>> ensemble_errors(torch.eye(3).expand(2, 3, 3), torch.tensor([0, 1, 0])).tolist()
-    [1, 1]
-    """
-    return (logits.argmax(-1) != target).sum(-1)

@@ -1,4 +1,4 @@
-"""Ensembles of Bayesian and of gated layers: the noise of each replica is its own."""
+"""Ensembles of Bayesian and of gated layers; each replica has its own noise."""
 
 from __future__ import annotations
 
@@ -24,45 +24,19 @@ class _EnsembleBayesian(Bayesian):
 
 
 class EnsembleBayesLinear(_EnsembleBayesian, EnsembleLinear):
-    """E layers :class:`~trimreg.nn.layers.bayes.BayesLinear`; takes ``initial_log_alpha`` besides.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg_reproduction.networks.training.ensemble_stochastic import EnsembleBayesLinear
-    >>> layer = EnsembleBayesLinear(3, 5, 2, seeds=[0, 1, 2], initial_log_alpha=-5.0)
-    >>> layer(torch.ones(7, 5)).shape, layer.kl().shape, layer.replica(0)
-    (torch.Size([3, 7, 2]), torch.Size([3]), BayesLinear(in_features=5, out_features=2, bias=True))
-    """
+    """E layers :class:`~trimreg.nn.layers.bayes.BayesLinear`; also takes ``initial_log_alpha``."""
 
     single = BayesLinear
 
 
 class EnsembleBayesConv2d(_EnsembleBayesian, EnsembleConv2d):
-    """E layers :class:`~trimreg.nn.layers.bayes.BayesConv2d`; takes ``initial_log_alpha`` besides.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg_reproduction.networks.training.ensemble_stochastic import EnsembleBayesConv2d
-    >>> EnsembleBayesConv2d(2, 1, 4, 3, seeds=[0, 1])(torch.ones(2, 5, 1, 8, 8)).shape
-    torch.Size([2, 5, 4, 6, 6])
-    """
+    """E layers :class:`~trimreg.nn.layers.bayes.BayesConv2d`; also takes ``initial_log_alpha``."""
 
     single = BayesConv2d
 
 
 class EnsembleL0Linear(GatedInputs, EnsembleLinear):
-    """E layers :class:`~trimreg.nn.layers.gates.L0Linear`; takes ``droprate`` besides.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg_reproduction.networks.training.ensemble_stochastic import EnsembleL0Linear
-    >>> layer = EnsembleL0Linear(3, 5, 2, seeds=[0, 1, 2], droprate=0.2)
-    >>> layer(torch.ones(7, 5)).shape, layer.expected_size().shape, layer.gates().shape
-    (torch.Size([3, 7, 2]), torch.Size([3]), torch.Size([3, 5]))
-    """
+    """E layers :class:`~trimreg.nn.layers.gates.L0Linear`; also takes ``droprate``."""
 
     single = L0Linear
 
@@ -71,16 +45,7 @@ class EnsembleL0Linear(GatedInputs, EnsembleLinear):
 
 
 class EnsembleL0Conv2d(GatedChannels, EnsembleConv2d):
-    """E layers :class:`~trimreg.nn.layers.gates.L0Conv2d`; takes ``droprate`` besides.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg_reproduction.networks.training.ensemble_stochastic import EnsembleL0Conv2d
-    >>> layer = EnsembleL0Conv2d(2, 1, 4, 3, seeds=[0, 1], droprate=0.5)
-    >>> layer(torch.ones(5, 1, 8, 8)).shape, layer.gates().shape
-    (torch.Size([2, 5, 4, 6, 6]), torch.Size([2, 4]))
-    """
+    """E layers :class:`~trimreg.nn.layers.gates.L0Conv2d`; also takes ``droprate``."""
 
     single = L0Conv2d
 

@@ -1,7 +1,7 @@
-"""LeNet-300-100 and LeNet-5-Caffe: as ensembles that train as one, and one replica as a plain network.
+"""LeNet-300-100 and LeNet-5-Caffe as ensembles, and one replica as a plain network.
 
 LeNet-5 has rectifiers after its convolutions, as in Louizos, Welling and Kingma (2018), and no padding. The
-ensembles pool before they rectify, which is the same function and a quarter of the work.
+ensembles pool before they rectify, which is the same function with a quarter of the work.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -19,7 +20,7 @@ from .recipes import Recipe
 
 _LINEAR = {"plain": EnsembleLinear, "bayes": EnsembleBayesLinear, "l0": EnsembleL0Linear}
 _CONV = {"plain": EnsembleConv2d, "bayes": EnsembleBayesConv2d, "l0": EnsembleL0Conv2d}
-_VISIBLE_DROPRATE, _HIDDEN_DROPRATE = 0.2, 0.5  # where gates start, by Louizos 2018
+_VISIBLE_DROPRATE, _HIDDEN_DROPRATE = 0.2, 0.5  # of the initial gates, as in Louizos 2018
 
 
 class LeNet300(nn.Module):
@@ -66,8 +67,10 @@ def _options(recipe: Recipe, visible: bool) -> dict:
 NETWORKS = {"LeNet-300-100": LeNet300, "LeNet-5": LeNet5}
 
 
-def build(network: str, seeds: Sequence[int], recipe: Recipe, device="cpu") -> nn.Module:
-    """An ensemble with a replica for each seed; equal seeds give equal first weights.
+def build(
+    network: str, seeds: Sequence[int], recipe: Recipe, device: torch.device | str = "cpu"
+) -> nn.Module:
+    """An ensemble with one replica per seed; equal seeds give equal initial weights.
 
     Examples
     --------
@@ -76,30 +79,13 @@ def build(network: str, seeds: Sequence[int], recipe: Recipe, device="cpu") -> n
     >>> from trimreg_reproduction.networks.training.recipes import Recipe
     >>> build("LeNet-300-100", [0, 1, 2], Recipe())(torch.zeros(5, 784)).shape
     torch.Size([3, 5, 10])
-    >>> build("LeNet-5", [0], Recipe(form="plain"))(torch.zeros(5, 1, 28, 28)).shape
-    torch.Size([1, 5, 10])
     """
     layers_of(network)  # refuses an unknown name
     return NETWORKS[network](seeds, recipe).to(device)
 
 
 def plain_network(model: nn.Module, index: int) -> nn.Sequential:
-    """One replica as PyTorch's own layers, on the CPU: posterior means, gates of test time multiplied in.
-
-    Examples
-    --------
-    >>> from trimreg_reproduction.networks.training.models import build, plain_network
-    >>> from trimreg_reproduction.networks.training.recipes import Recipe
-    >>> model = build("LeNet-300-100", [0, 1], Recipe())
-    >>> plain_network(model, 1)
-    Sequential(
-      (fc1): Linear(in_features=784, out_features=300, bias=True)
-      (relu1): ReLU()
-      (fc2): Linear(in_features=300, out_features=100, bias=True)
-      (relu2): ReLU()
-      (fc3): Linear(in_features=100, out_features=10, bias=True)
-    )
-    """
+    """One replica with PyTorch's own layers, on the CPU: posterior means, weights times gates."""
 
     def one(name):
         layer = getattr(model, name).replica(index)

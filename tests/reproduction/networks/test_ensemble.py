@@ -15,8 +15,6 @@ from trimreg.nn.penalty.groups import layer_groups
 from trimreg_reproduction.networks.training.ensemble import (
     EnsembleConv2d,
     EnsembleLinear,
-    ensemble_cross_entropy,
-    ensemble_errors,
     over_replicas,
     replica_generators,
     windows,
@@ -27,6 +25,8 @@ from trimreg_reproduction.networks.training.ensemble_stochastic import (
     EnsembleL0Conv2d,
     EnsembleL0Linear,
 )
+from trimreg_reproduction.networks.training.loop import sum_of_losses
+from trimreg_reproduction.networks.training.recipes import Recipe
 
 FLOAT64 = {"dtype": torch.float64}
 SEEDS = [3, 14, 15]
@@ -40,11 +40,7 @@ CONV = [
     (EnsembleBayesConv2d, BayesConv2d, {"initial_log_alpha": -2.0}),
     (EnsembleL0Conv2d, L0Conv2d, {"droprate": 0.3}),
 ]
-FORMS = [
-    {"kernel_size": 3},
-    {"kernel_size": (3, 2), "stride": (2, 1), "padding": (1, 2), "dilation": (1, 2), "bias": False},
-    {"kernel_size": (1, 4), "stride": 3, "padding": 1},
-]
+FORMS = [{"kernel_size": 3}, {"kernel_size": (3, 2), "bias": False}, {"kernel_size": (1, 4)}]
 
 
 @pytest.fixture(autouse=True)
@@ -96,11 +92,10 @@ def test_convolutions_answer_as_their_replicas(kind, single, options, form):
 @pytest.mark.parametrize("form", FORMS)
 def test_windows_are_the_columns_of_unfold(form):
     x = torch.randn(2, 3, 9, 8, requires_grad=True)
-    usual = {"stride": 1, "padding": 0, "dilation": 1} | form
-    values = [usual[name] for name in ("kernel_size", "stride", "padding", "dilation")]
-    kernel, stride, padding, dilation = (v if isinstance(v, tuple) else (v, v) for v in values)
-    rows, height, width = windows(x, kernel, stride, padding, dilation)
-    columns = functional.unfold(x, kernel, dilation, padding, stride)
+    size = form["kernel_size"]
+    kernel = size if isinstance(size, tuple) else (size, size)
+    rows, height, width = windows(x, kernel)
+    columns = functional.unfold(x, kernel)
     assert height * width == columns.shape[2]
     columns = columns.unflatten(1, (3, -1)).permute(0, 3, 2, 1).flatten(2).flatten(0, 1)  # channels last
     assert torch.equal(rows, columns)
@@ -134,20 +129,6 @@ def test_without_seeds_the_global_generator_starts_all():
     assert torch.equal(nn.Linear(4, 3).weight, layer.weight[0])
 
 
-@pytest.mark.parametrize(("kind", "options"), [(kind, o) for kind, _, o in LINEAR + CONV])
-def test_stack_is_the_inverse_of_replica(kind, options):
-    form = (4, 3) if "Linear" in kind.__name__ else (2, 3, (3, 2), 2, 1)
-    layer = spread(kind(3, *form, seeds=SEEDS, **FLOAT64, **options))
-    before = torch.get_rng_state()
-    again = kind.stack([layer.replica(e) for e in range(3)])
-    assert torch.equal(torch.get_rng_state(), before)
-    assert again.weight.dtype == torch.float64
-    for name, parameter in layer.named_parameters():
-        assert torch.equal(again.get_parameter(name), parameter)
-    x = torch.randn(6, 4, **FLOAT64) if "Linear" in kind.__name__ else torch.randn(2, 2, 6, 6, **FLOAT64)
-    assert torch.equal(again.eval()(x), layer.eval()(x))
-
-
 def test_replicas_are_copies():
     layer = EnsembleLinear(2, 4, 3)
     kept = layer.weight.detach().clone()
@@ -170,7 +151,7 @@ def test_errors_say_what_is_wrong():
     for wrong in ((3, 5, 1, 8, 8), (1, 8, 8)):
         with pytest.raises(ValueError, match=r"\(2, batch, 1, H, W\)"):
             conv(torch.ones(wrong))
-    with pytest.raises(ValueError, match="2 pixels is less than the kernel's reach of 3"):
+    with pytest.raises(ValueError, match="the input has 2 pixels, the kernel needs 3"):
         conv(torch.ones(5, 1, 8, 2))
     with pytest.raises(ValueError, match="2 replicas was given 3 seeds"):
         EnsembleLinear(2, 4, 3, seeds=[0, 1, 2])
@@ -178,16 +159,6 @@ def test_errors_say_what_is_wrong():
         EnsembleLinear(0, 4, 3)
     with pytest.raises(IndexError, match="replica 2 of an ensemble of 2"):
         linear.replica(2)
-    with pytest.raises(ValueError, match="padding must be an integer or a pair"):
-        EnsembleConv2d(2, 1, 3, 3, padding="same")
-    with pytest.raises(TypeError, match=r"EnsembleLinear.stack takes layers of Linear; got Conv2d, Linear"):
-        EnsembleLinear.stack([nn.Linear(2, 2), nn.Conv2d(1, 1, 1)])
-    with pytest.raises(TypeError, match="got nothing"):
-        EnsembleLinear.stack([])
-    with pytest.raises(ValueError, match="layers of one form"):
-        EnsembleLinear.stack([nn.Linear(2, 2), nn.Linear(2, 3)])
-    with pytest.raises(ValueError, match="no groups"):
-        EnsembleConv2d.stack([nn.Conv2d(2, 2, 1, groups=2)])
 
 
 # -- training -------------------------------------------------------------------------------------------
@@ -200,8 +171,8 @@ class Ensemble(nn.Module):
         super().__init__()
         form = {"seeds": replica_generators(seeds), **FLOAT64}
         self.conv1 = EnsembleConv2d(len(seeds), 1, 3, 3, **form)
-        self.conv2 = EnsembleConv2d(len(seeds), 3, 4, 3, padding=1, **form)
-        self.fc1 = EnsembleLinear(len(seeds), 16, 6, **form)
+        self.conv2 = EnsembleConv2d(len(seeds), 3, 4, 3, **form)
+        self.fc1 = EnsembleLinear(len(seeds), 4, 6, **form)
         self.fc2 = EnsembleLinear(len(seeds), 6, 3, **form)
 
     def forward(self, x):
@@ -213,8 +184,8 @@ class Ensemble(nn.Module):
 def plain_network():
     return nn.Sequential(
         nn.Conv2d(1, 3, 3, **FLOAT64), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(3, 4, 3, padding=1, **FLOAT64), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(16, 6, **FLOAT64), nn.ReLU(), nn.Linear(6, 3, **FLOAT64),
+        nn.Conv2d(3, 4, 3, **FLOAT64), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(4, 6, **FLOAT64), nn.ReLU(), nn.Linear(6, 3, **FLOAT64),
     )  # fmt: skip
 
 
@@ -225,7 +196,7 @@ def test_a_replica_trained_among_others_is_the_network_trained_alone():
     for step in range(12):
         batch = slice(0, 10) if step % 2 else slice(10, 20)
         optimizer.zero_grad()
-        ensemble_cross_entropy(model(x[batch]), y[batch]).sum().backward()
+        sum_of_losses(model(x[batch]), y[batch], Recipe()).backward()
         optimizer.step()
     for e, seed in enumerate(SEEDS):
         torch.manual_seed(seed)
@@ -243,26 +214,6 @@ def test_a_replica_trained_among_others_is_the_network_trained_alone():
             torch.testing.assert_close(replica.weight, alone[index].weight, atol=1e-6, rtol=0)
             torch.testing.assert_close(replica.bias, alone[index].bias, atol=1e-6, rtol=0)
         torch.testing.assert_close(model(x)[e], alone(x), atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_cross_entropy_of_each_replica(smoothing):
-    logits = torch.randn(3, 7, 4)
-    shared, own = torch.randint(4, (7,)), torch.randint(4, (3, 7))
-    soft, own_soft = torch.rand(7, 4).softmax(-1), torch.rand(3, 7, 4).softmax(-1)
-    for target in (shared, own, soft, own_soft):
-        losses = ensemble_cross_entropy(logits, target, label_smoothing=smoothing)
-        assert losses.shape == (3,)
-        each = target if target is own or target is own_soft else [target] * 3
-        for e in range(3):
-            expected = functional.cross_entropy(logits[e], each[e], label_smoothing=smoothing)
-            torch.testing.assert_close(losses[e], expected)
-
-
-def test_errors_of_each_replica():
-    logits = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]])
-    assert ensemble_errors(logits, torch.tensor([0, 1])).tolist() == [0, 1]
-    assert ensemble_errors(logits, torch.tensor([[1, 0], [1, 1]])).tolist() == [2, 0]
 
 
 # -- noise ----------------------------------------------------------------------------------------------
@@ -399,13 +350,13 @@ def total_loss(first, last, x, y):
     """The loss of a small network with all that its layers add."""
     features = over_replicas(functional.max_pool2d, torch.relu(first(x)), 2)
     logits = last(features.flatten(2))
-    loss = ensemble_cross_entropy(logits, y).sum()
+    loss = sum_of_losses(logits, y, Recipe())
     model = nn.ModuleList([first, last])
     if hasattr(last, "log_alpha"):
         loss = loss + kl_loss(model, 100).sum() + last.sampled_weight().square().sum()
     if hasattr(last, "gate_logits"):
         loss = loss + l0_loss(model, 100).sum()
-    return loss, ensemble_errors(logits, y)
+    return loss
 
 
 @pytest.mark.parametrize(("linear", "conv"), PAIRS)
@@ -413,7 +364,7 @@ def test_a_step_never_waits_for_the_device(linear, conv):
     first, last = conv(2, 1, 3, 3, seeds=[0, 1]), linear(2, 12, 3, seeds=[0, 1])
     x, y = torch.randn(5, 1, 6, 6), torch.randint(3, (5,))
     with Forbidden():
-        total_loss(first, last, x, y)[0].backward()
+        total_loss(first, last, x, y).backward()
     assert all(p.grad is not None for p in [*first.parameters(), *last.parameters()])
 
 
@@ -427,7 +378,7 @@ def test_a_step_can_be_captured_in_a_cuda_graph(linear, conv):
 
     def step():
         optimizer.zero_grad()
-        loss, _ = total_loss(first, last, x, y)
+        loss = total_loss(first, last, x, y)
         loss.backward()
         optimizer.step()
         return loss.detach()
