@@ -1,11 +1,11 @@
-r"""The demonstration: trimmed lasso, lasso and MCP on the diabetes data with all second-order terms.
+"""The demonstration: trimmed lasso, lasso and MCP on the diabetes data with all second-order terms.
 
-A quarter of the 442 patients is set aside as a test set, on which nothing is chosen. Columns are standardized
-by the training set, so coefficients are in comparable units. Whatever has to be chosen, the alpha of the
-lasso and of MCP or an h, is chosen by the same five folds of the training set.
+A quarter of the 442 patients is the test set, which is not used for any choice. Columns are standardized by
+the training set, so coefficients have comparable units. The alpha of the lasso and of MCP, and one of the
+values of h, are chosen on the same five folds of the training set.
 
-Every certificate in the table is recomputed from the data by :mod:`trimreg.diagnostics`, for scikit-learn's
-lasso as for our own: T is the squared distance of 0 from the subdifferential of the objective.
+Every certificate in the table is recomputed from the data by :mod:`trimreg.diagnostics`, also for
+scikit-learn's lasso: T is the squared distance of 0 from the subdifferential of the objective.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-#: The trimming parameters of the path, and those that cross-validation chooses from.
+#: The values of h on the path, among which cross-validation chooses.
 H_VALUES = tuple(range(1, 21))
 SOLVERS = ("mm", "bcd", "dc", "prox")
-#: What :func:`run` does, in order; each is announced before it begins.
+#: The stages of :func:`run`; each is announced before it begins.
 STAGES = (
     "reading the data",
     "trimmed lasso for h = 1 to 20",
@@ -38,29 +38,15 @@ class BadInput(ValueError):
 
 @dataclass(frozen=True)
 class Fit:
-    """One method's model, in units of standardized columns, and how it did.
-
-    Attributes
-    ----------
-    method : str
-    chosen : str
-        The setting, and how it was come by.
-    coef : ndarray of shape (n_features,)
-    rmse, r2 : float
-        On the test set.
-    stationarity : float
-        T, recomputed from the training data.
-    swap_optimal : bool or None
-        Whether no exchange of one variable for another lowers the objective; None where that is no question.
-    """
+    """The model of one method, in units of standardized columns, with its errors and certificates."""
 
     method: str
-    chosen: str
+    chosen: str  # the setting, and how it was chosen
     coef: np.ndarray = field(repr=False)
-    rmse: float
+    rmse: float  # on the test set, as r2
     r2: float
-    stationarity: float
-    swap_optimal: bool | None
+    stationarity: float  # T, recomputed from the training data
+    swap_optimal: bool | None  # whether no exchange of two variables lowers the objective; trimmed lasso only
 
     @property
     def n_kept(self) -> int:
@@ -69,13 +55,9 @@ class Fit:
 
 @dataclass(frozen=True)
 class Race:
-    """Solvers on one problem: objectives after every step, the seconds at which they were had, and whether
-    the solver ended by itself.
+    """Solvers on one problem: the objective and the time after every step, and whether each converged."""
 
-    ``alpha`` is a quarter of the least at which the lasso keeps nothing.
-    """
-
-    alpha: float
+    alpha: float  # a quarter of the smallest alpha at which the lasso selects nothing
     histories: dict[str, list[float]]
     seconds: dict[str, list[float]]
     converged: dict[str, bool]
@@ -83,20 +65,11 @@ class Race:
 
 @dataclass(frozen=True)
 class Demo:
-    """All that the demonstration found; the tables and pictures are views of it.
+    """The results of the demonstration, for the tables and pictures.
 
-    Attributes
-    ----------
-    h, seed : int
-    feature_names : list of str
-    n_train, n_test : int
-    fits : list of Fit
-    noise : float
-        Two standard errors of the difference in test RMSE between the first method and another (the
-        largest of them): smaller differences say nothing.
-    path : ndarray of shape (len(H_VALUES), n_features)
-        Coefficients of the trimmed lasso for every h.
-    race : Race
+    ``noise`` is two standard errors of the difference in test RMSE between the first method and another one
+    (the largest of these). ``path`` has the coefficients of the trimmed lasso, one row per h of
+    :data:`H_VALUES`.
     """
 
     h: int
@@ -121,16 +94,7 @@ class _Data:
 
 
 def check_arguments(h: int, seed: int) -> None:
-    """:class:`BadInput` unless :func:`run` can take these.
-
-    Examples
-    --------
-    >>> from trimreg.reports.demo import check_arguments
-    >>> check_arguments(h=100, seed=0)
-    Traceback (most recent call last):
-        ...
-    trimreg.reports.demo.BadInput: h must be from 1 to 64, the number of features; got 100
-    """
+    """Raise :class:`BadInput` unless :func:`run` accepts these arguments."""
     from ..datasets import diabetes_interactions
 
     p = diabetes_interactions().X.shape[1]
@@ -146,9 +110,9 @@ def run(h: int = 10, seed: int = 0, progress: Callable[[str], None] | None = Non
     Parameters
     ----------
     h : int
-        How many variables the trimmed lasso may keep.
+        The number of variables that the trimmed lasso may keep.
     seed : int
-        Of the split into training and test set, and into folds.
+        Seed of the split into training and test set, and into folds.
     progress : callable, optional
         Called with each of :data:`STAGES` before it begins.
 
@@ -168,6 +132,9 @@ def run(h: int = 10, seed: int = 0, progress: Callable[[str], None] | None = Non
     >>> found.fits[0].n_kept, found.fits[0].swap_optimal
     (5, True)
     """
+    from ..estimators import MEstimator, TrimmedLasso
+    from ..penalties import MCP
+
     stages = iter(STAGES)
 
     def announce():
@@ -181,33 +148,26 @@ def run(h: int = 10, seed: int = 0, progress: Callable[[str], None] | None = Non
     announce()
     path = [_trimmed(data, k) for k in H_VALUES]
     announce()
-    best_h, by_validation = _trimmed_by_validation(data)
+    by_validation = _search(data, TrimmedLasso(standardize=False), "h", H_VALUES)
     announce()
     lasso = _lasso(data)
     announce()
-    mcp = _mcp(data, lasso.alphas_)
+    mcp = _search(data, MEstimator(penalty=MCP()), "alpha", lasso.alphas_)
     announce()
-    given = path[h - 1] if h in H_VALUES else _trimmed(data, h)
     models = [
-        ("trimmed lasso", f"h = {h}", given),
-        ("trimmed lasso", f"h = {best_h} by CV", by_validation),
+        ("trimmed lasso", f"h = {h}", path[h - 1] if h in H_VALUES else _trimmed(data, h)),
+        ("trimmed lasso", f"h = {by_validation.h} by CV", by_validation),
         ("lasso", f"alpha = {lasso.alpha_:.3g} by CV", lasso),
         ("MCP", f"alpha = {mcp.alpha:.3g} by CV", mcp),
     ]
     fits = [_checked(data, *model) for model in models]
     announce()
-    race = _race(data, h, float(lasso.alphas_[0]) / 4)
     return Demo(
-        h=h,
-        seed=seed,
-        feature_names=data.feature_names,
-        n_train=data.y.size,
-        n_test=data.y_test.size,
-        fits=fits,
+        h, seed, data.feature_names, data.y.size, data.y_test.size, fits,
         noise=_noise(data, [model for _, _, model in models]),
         path=np.stack([model.coef_ for model in path]),
-        race=race,
-    )
+        race=_race(data, h, float(lasso.alphas_[0]) / 4),
+    )  # fmt: skip
 
 
 def _read(seed):
@@ -230,38 +190,24 @@ def _trimmed(data, h):
 
 
 def _search(data, estimator, name, values):
-    """The estimator with the value that has the least squared error over the folds, refitted."""
+    """The estimator refitted with the value that has the least squared error over the folds."""
     from sklearn.model_selection import GridSearchCV
 
     search = GridSearchCV(estimator, {name: list(values)}, cv=data.folds, scoring="neg_mean_squared_error")
     return search.fit(data.X, data.y).best_estimator_
 
 
-def _trimmed_by_validation(data):
-    from ..estimators import TrimmedLasso
-
-    model = _search(data, TrimmedLasso(standardize=False), "h", H_VALUES)
-    return model.h, model
-
-
 def _lasso(data):
     from sklearn.linear_model import LassoCV
 
-    centred = data.y - data.y.mean()
-    largest = float(np.max(np.abs(data.X.T @ centred))) / data.y.size  # above it every coefficient is 0
+    centered = data.y - data.y.mean()
+    largest = float(np.max(np.abs(data.X.T @ centered))) / data.y.size  # above it every coefficient is 0
     alphas = largest * np.geomspace(1.0, 0.01, 30)
     return LassoCV(alphas=alphas, cv=data.folds, tol=1e-8, max_iter=100_000).fit(data.X, data.y)
 
 
-def _mcp(data, alphas):
-    from ..estimators import MEstimator
-    from ..penalties import MCP
-
-    return _search(data, MEstimator(penalty=MCP()), "alpha", alphas)
-
-
 def _checked(data, method, chosen, model):
-    """The model's errors on the test set, and its certificates from the training data alone."""
+    """The errors of a model on the test set, and its certificates on the training set."""
     from ..diagnostics import best_swap, stationarity
     from ..penalties import L1, MCP, TrimmedL1
 
@@ -272,22 +218,16 @@ def _checked(data, method, chosen, model):
     if method == "trimmed lasso":
         swap_optimal = not best_swap(data.X, data.y, model.coef_, **where)
     error = data.y_test - model.predict(data.X_test)
-    return Fit(
-        method=method,
-        chosen=chosen,
-        coef=np.array(model.coef_),
-        rmse=float(np.sqrt(np.mean(error**2))),
-        r2=float(model.score(data.X_test, data.y_test)),
-        stationarity=stationarity(data.X, data.y, model.coef_, **where),
-        swap_optimal=swap_optimal,
-    )
+    rmse, r2 = float(np.sqrt(np.mean(error**2))), float(model.score(data.X_test, data.y_test))
+    T = stationarity(data.X, data.y, model.coef_, **where)
+    return Fit(method, chosen, np.array(model.coef_), rmse, r2, T, swap_optimal)
 
 
 def _noise(data, models):
-    """Two standard errors of the difference in RMSE to the first model, the largest over the others.
+    """Two standard errors of the difference in RMSE to the first model, the largest over the other models.
 
     The difference of two mean squared errors is a mean over test samples, so its standard error is that of a
-    mean; a factor 1/(2 RMSE), the derivative of the root, turns it into one of RMSE.
+    mean; the factor 1/(2 RMSE), the derivative of the root, gives that of the RMSE.
     """
     squares = np.array([(data.y_test - model.predict(data.X_test)) ** 2 for model in models])
     difference = squares[1:] - squares[0]
@@ -296,14 +236,14 @@ def _noise(data, models):
 
 
 def _race(data, h, alpha):
-    """The four solvers on the soft problem; all but ``mm``, which chooses its own start, from zero."""
+    """Run the four solvers on the soft problem; all but ``mm``, which chooses its start, start from zero."""
     from sklearn.exceptions import ConvergenceWarning
 
     from ..estimators import solve
     from ..penalties import TrimmedL1
 
     problem = {"penalty": TrimmedL1(h), "alpha": alpha, "fit_intercept": True, "tol": 1e-8}
-    solve(data.X, data.y, **problem)  # compiles, or loads what is compiled; not to be timed
+    solve(data.X, data.y, **problem)  # compiles the kernels, or loads them; this is not timed
     histories, seconds, converged = {}, {}, {}
     for solver in SOLVERS:
         clock: list[float] = []

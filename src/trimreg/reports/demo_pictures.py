@@ -11,25 +11,15 @@ from .. import plotting
 from .._files import write_atomically
 from .demo import H_VALUES, BadInput, Demo
 
-COMPARED = (0, 2, 3)  # of the fits: the trimmed lasso with the h given, the lasso, MCP
+COMPARED = (0, 2, 3)  # of the fits: the trimmed lasso with the given h, the lasso, MCP
 _UNFINISHED = ", not converged)"
-_LEGEND = 22  # points between axes and title, room for a row of the legend
+_LEGEND = 22  # points between axes and title, for one row of the legend
 
 
-def check_drawing(directory, copy_summary_to=None) -> None:
-    """Make the folders for the pictures; :class:`BadInput` if nothing can be drawn or written there.
+def check_drawing(directory: str | Path, copy_summary_to: str | Path | None = None) -> None:
+    """Make the folders for the pictures; raise :class:`BadInput` if pictures cannot be drawn or written.
 
-    Called before the work, so that a typing error does not cost the work.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from trimreg.reports.demo_pictures import check_drawing
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     check_drawing(f"{folder}/new")
-    ...     Path(folder, "new").is_dir()
-    True
+    It is called before the fits, so that a mistyped folder does not cost their time.
     """
     try:
         import matplotlib  # noqa: F401
@@ -52,7 +42,9 @@ def check_drawing(directory, copy_summary_to=None) -> None:
             ) from None
 
 
-def write_pictures(demo: Demo, directory, copy_summary_to=None) -> list[Path]:
+def write_pictures(
+    demo: Demo, directory: str | Path, copy_summary_to: str | Path | None = None
+) -> list[Path]:
     """Draw everything into ``directory``; returns the files written.
 
     Parameters
@@ -60,29 +52,20 @@ def write_pictures(demo: Demo, directory, copy_summary_to=None) -> list[Path]:
     demo : Demo
     directory : path-like
     copy_summary_to : path-like, optional
-        Where to write ``demo.png`` once more.
+        A second place for ``demo.png``.
 
     Returns
     -------
     list of pathlib.Path
         ``path.png``, ``coefficients.png``, ``convergence.png`` and ``demo.png``, the first two side by side.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from trimreg.reports.demo import run
-    >>> from trimreg.reports.demo_pictures import write_pictures
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     [file.name for file in write_pictures(run(), folder)]
-    ['path.png', 'coefficients.png', 'convergence.png', 'demo.png']
     """
     drawings = {
-        "path.png": _path_alone,
-        "coefficients.png": _coefficients_alone,
-        "convergence.png": _convergence,
-        "demo.png": _summary,
+        "path.png": _panels(demo, (7.2, 4.6), _draw_path),
+        "coefficients.png": _panels(demo, (6.6, 6.0), _draw_coefficients),
+        "convergence.png": _convergence(demo),
+        "demo.png": _panels(demo, (12.0, 5.6), _draw_path, _draw_coefficients),
     }
-    files = [_save(draw(demo), Path(directory) / name) for name, draw in drawings.items()]
+    files = [_save(figure, Path(directory) / name) for name, figure in drawings.items()]
     if copy_summary_to is not None:
         files.append(write_atomically(copy_summary_to, files[-1].read_bytes()))
     return files
@@ -90,65 +73,50 @@ def write_pictures(demo: Demo, directory, copy_summary_to=None) -> list[Path]:
 
 def _save(figure, path):
     buffer = io.BytesIO()
-    # Without the version of matplotlib the same picture is the same file wherever it is drawn.
+    # Without the version of matplotlib, equal pictures are equal files.
     figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
     return write_atomically(path, buffer.getvalue())
 
 
-def _figure(width, height):
+def _panels(demo, size, *draws):
+    """A figure with panels side by side."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(1, len(draws), width_ratios=(1.15, 1.0)[: len(draws)], squeeze=False)[0]
+    for ax, draw in zip(axes, draws, strict=True):
+        draw(demo, ax, _LEGEND if len(draws) > 1 else 6)
+    return figure
 
 
-def _draw_path(demo, ax, pad=6):
-    # Beyond about 15 variables the blood serum measurements s1 to s5, nearly collinear, are all let in, and
-    # their unshrunk coefficients are ten times those of any smaller model.
+def _draw_path(demo, ax, pad):
+    # Models with more than about 15 variables contain all of the nearly collinear blood serum measurements s1
+    # to s5, and their unshrunk coefficients are ten times those of any smaller model.
     plotting.coefficient_path(
         H_VALUES, demo.path, feature_names=demo.feature_names, highlight=10, linear_below=50, ax=ax
     )
     ax.set_title("Trimmed lasso: a fit for each h, nothing else to tune", loc="left", fontsize=11, pad=pad)
     if demo.h in H_VALUES:
         ax.axvline(demo.h, color="0.4", linewidth=0.8, linestyle=":", zorder=0)
-    return ax
 
 
-def _draw_coefficients(demo, ax):
+def _draw_coefficients(demo, ax, _):
     fits = [demo.fits[index] for index in COMPARED]
     table = {f"{fit.method} ({fit.n_kept} kept)": fit.coef for fit in fits}
     plotting.coefficients(table, feature_names=demo.feature_names, max_features=18, ax=ax)
     ax.set_title(f"Three methods; trimmed lasso with h = {demo.h}", loc="left", fontsize=11, pad=_LEGEND)
-    return ax
-
-
-def _path_alone(demo):
-    figure = _figure(7.2, 4.6)
-    _draw_path(demo, figure.subplots())
-    return figure
-
-
-def _coefficients_alone(demo):
-    figure = _figure(6.6, 6.0)
-    _draw_coefficients(demo, figure.subplots())
-    return figure
-
-
-def _summary(demo):
-    figure = _figure(12.0, 5.6)
-    left, right = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
-    _draw_path(demo, left, pad=_LEGEND)
-    _draw_coefficients(demo, right)
-    return figure
 
 
 def _convergence(demo):
+    from matplotlib.figure import Figure
+
     race = demo.race
     names = {}
     for solver, clock in race.seconds.items():
         end = ")" if race.converged[solver] else _UNFINISHED
         names[solver] = f"{solver} ({clock[-1] * 1e3:.0f} ms{end}"
     histories = {names[solver]: np.array(values) for solver, values in race.histories.items()}
-    figure = _figure(10.4, 4.4)
+    figure = Figure(figsize=(10.4, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     floor = 1e-9 * abs(min(values.min() for values in histories.values()))
     plotting.convergence(histories, floor=floor, ax=left)
@@ -158,7 +126,7 @@ def _convergence(demo):
     right.set_ylabel("objective minus its own limit")
     right.set_title("How fast: above its own limit", loc="left", fontsize=11)
     right.get_legend().remove()
-    for line in list(right.lines):  # without an end there is no limit to measure from
+    for line in list(right.lines):  # without convergence there is no limit to measure from
         if line.get_label().endswith(_UNFINISHED):
             line.remove()
     figure.suptitle(f"Trimmed l1 penalty, h = {demo.h}, alpha = {race.alpha:.3g}", fontsize=11)

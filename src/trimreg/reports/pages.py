@@ -1,7 +1,7 @@
-"""Pages of one HTML file that need no network: a template, tables, charts, and the libraries inside.
+"""Pages as one HTML file that needs no network: a template, tables, charts, and the libraries inside.
 
-The page carries its own content policy: no address can be loaded, and no script can run but the two that are
-in it, known by their hashes. Text is escaped by the template; that is the first wall, this the second.
+The page has its own content policy: it loads nothing, and runs no script but the two inside it, which are
+known by their hashes. The template escapes all text; the policy is the second line of defense.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
-from importlib import resources
+from importlib import import_module, resources
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 from .. import __version__
 from .._files import write_atomically
@@ -24,8 +25,8 @@ _TEMPLATES = "templates"
 _MISSING = "–"  # noqa: RUF001
 
 
-def write_page(out, template: str, *, title: str, charts, **context) -> Path:
-    """Fill a template and write the page, in one step.
+def write_page(out: str | Path, template: str, *, title: str, charts: list[dict], **context: Any) -> Path:
+    """Fill a template and write the page atomically.
 
     Parameters
     ----------
@@ -34,9 +35,9 @@ def write_page(out, template: str, *, title: str, charts, **context) -> Path:
         A file of the folder ``templates`` that extends ``base.html``.
     title : str
     charts : list of dict
-        By :mod:`.plotlycharts`; a template places the k-th by ``chart(k)``.
+        Made by :mod:`.charts`; a template places the k-th one with ``chart(k)``.
     **context
-        What else the template asks for.
+        The other variables of the template.
 
     Returns
     -------
@@ -45,7 +46,9 @@ def write_page(out, template: str, *, title: str, charts, **context) -> Path:
     return write_atomically(out, render(template, title=title, charts=charts, **context).encode())
 
 
-def render(template: str, *, title: str, charts=(), now: datetime | None = None, **context) -> str:
+def render(
+    template: str, *, title: str, charts: Iterable[dict] = (), now: datetime | None = None, **context: Any
+) -> str:
     """The page as text.
 
     Examples
@@ -74,8 +77,8 @@ def render(template: str, *, title: str, charts=(), now: datetime | None = None,
     )
 
 
-def script_json(value) -> str:
-    """JSON that can stand inside a ``<script>``: no text in it can end the element or open a comment.
+def script_json(value: Any) -> str:
+    """JSON for the inside of a ``<script>``: no text in it can end the element or open a comment.
 
     Examples
     --------
@@ -90,20 +93,20 @@ def script_json(value) -> str:
 
 
 def table(rows: list[Mapping], name: str = "") -> dict:
-    """A sortable table: its columns in the order in which rows bring them, and cells with a key to sort by.
+    """A sortable table, with its columns in the order of their first occurrence.
 
     Parameters
     ----------
     rows : list of mapping
-        Values are numbers, text, truth values, None, or lists of these.
+        Values are numbers, strings, bools, None, or lists of these.
     name : str
-        What the table is, for those who hear it.
+        The name of the table for screen readers.
 
     Returns
     -------
     dict
         ``name``; ``columns`` with ``header`` and whether it ``is_number``; ``rows`` of cells with ``text``
-        and ``key``, which is empty where a value is missing.
+        and a sorting ``key``, which is empty for a missing value.
 
     Examples
     --------
@@ -125,8 +128,8 @@ def table(rows: list[Mapping], name: str = "") -> dict:
     return {"name": name, "columns": columns, "rows": cells}
 
 
-def shown(value) -> str:
-    """A value as a reader sees it.
+def shown(value: Any) -> str:
+    """The text of a value.
 
     Examples
     --------
@@ -144,16 +147,16 @@ def shown(value) -> str:
     if isinstance(value, Real):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {shown(entry)}" for key, entry in value.items())
+        return ", ".join(f"{key}: {shown(one)}" for key, one in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(shown(entry) for entry in value)
+        return ", ".join(shown(one) for one in value)
     return str(value)
 
 
-def svg_image(figure) -> str:
-    """A matplotlib figure as the address of an image: SVG inside the page.
+def svg_image(figure: Any) -> str:
+    """A matplotlib figure as an SVG image in a data address.
 
-    As an image the SVG has its own names and styles, so two of them cannot disturb each other.
+    An image has its own names and styles, so two of them cannot interfere.
     """
     import io
 
@@ -171,14 +174,14 @@ def svg_image(figure) -> str:
 
 
 def _scalar(value):
-    """Python's own type of a NumPy scalar or array; None for NaN."""
+    """A NumPy scalar or array as Python's own type; None for NaN."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _key(value):
-    """What a cell is sorted by: full digits of a number, else its text."""
+    """The sorting key of a cell: all digits of a number, or the text."""
     value = _scalar(value)
     if value is None:
         return ""
@@ -198,12 +201,7 @@ def _policy(scripts):
 
 
 def _environment():
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError(
-            f"reports need jinja2, which cannot be imported ({error}); pip install 'trimreg[report]'"
-        ) from error
+    jinja2 = _need("jinja2")
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_file),
         autoescape=True,
@@ -211,11 +209,19 @@ def _environment():
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["paragraphs"] = lambda text: [
-        part for part in str(text).split("\n\n") if part.strip()
-    ]
+    environment.filters["paragraphs"] = lambda text: [p for p in str(text).split("\n\n") if p.strip()]
     environment.filters["shown"] = shown
     return environment
+
+
+def _need(module):
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.split(".")[0]
+        raise ImportError(
+            f"reports need {package}, which cannot be imported ({error}); pip install 'trimreg[report]'"
+        ) from error
 
 
 @cache
@@ -225,13 +231,7 @@ def _file(name: str) -> str:
 
 @cache
 def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError(
-            f"reports need plotly, which cannot be imported ({error}); pip install 'trimreg[report]'"
-        ) from error
-    text = get_plotlyjs().strip()
+    text = _need("plotly.offline").get_plotlyjs().strip()
     if "</script" in text.lower():
-        raise ValueError("this release of plotly.js cannot stand inside a page; install another plotly")
+        raise ValueError("this release of plotly.js cannot be put inside a page; install another plotly")
     return text

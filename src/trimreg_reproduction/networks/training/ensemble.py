@@ -153,7 +153,8 @@ class _Patches(torch.autograd.Function):
     """(..., H, W, channels) to (..., H', W', kernel height, kernel width, channels), as a copy.
 
     The backward pass is written out: autograd's, of strided views, goes over all patches for each pixel
-    offset and uses atomic additions on a GPU. Here an axis is folded by as many additions as the kernel is long.
+    offset and uses atomic additions on a GPU. Here an axis is folded with one addition per pixel of the
+    kernel.
     """
 
     @staticmethod
