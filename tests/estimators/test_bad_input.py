@@ -161,7 +161,7 @@ def test_solver_options(solver_options):
 @pytest.mark.parametrize("solver", ["bcd", "dc"])
 @pytest.mark.parametrize("penalty", ["l1", "mcp", "scad"])
 def test_trimming_solvers_with_other_penalties(solver, penalty, refused):
-    refused(f"solver '{solver}' is defined for trimmed penalties alone", solver=solver, penalty=penalty)
+    refused(f"solver '{solver}' is defined for trimmed penalties only", solver=solver, penalty=penalty)
 
 
 @pytest.mark.parametrize("flag", ["fit_intercept", "standardize", "positive"])
@@ -216,7 +216,7 @@ def test_gamma(gamma, refused):
 @pytest.mark.parametrize(
     ("theta0", "message"),
     [
-        (np.zeros(P - 1), r"theta0 must have shape \(6,\), one number a feature; got shape \(5,\)"),
+        (np.zeros(P - 1), r"theta0 must have shape \(6,\), one number per feature; got shape \(5,\)"),
         (np.zeros((P, 1)), r"theta0 must have shape \(6,\)"),
         (0.0, r"theta0 must have shape \(6,\)"),
         ([np.nan] * P, "theta0 contains NaN at row 0"),
@@ -277,9 +277,9 @@ def test_finite_numbers_whose_sum_is_not_are_fine(kind):
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (Y[:-1], r"y must have shape \(20,\), one number a sample; got shape \(19,\)"),
+        (Y[:-1], r"y must have shape \(20,\), one number per sample; got shape \(19,\)"),
         (np.append(Y, 1.0), r"y must have shape \(20,\)"),
-        (np.column_stack([Y, Y]), r"y must have shape \(20,\), one number a sample; got shape \(20, 2\)"),
+        (np.column_stack([Y, Y]), r"y must have shape \(20,\), one number per sample; got shape \(20, 2\)"),
         (Y[None, :], r"y must have shape \(20,\)"),
         (3.0, r"y must have shape \(20,\)"),
         (None, "y is None"),
@@ -330,7 +330,7 @@ def test_X(bad, message, refused):
         (-1.0, "sample_weight must be >= 0"),
         (changed(np.ones(N), 3, np.nan), "sample_weight contains NaN at row 3"),
         (changed(np.ones(N), 3, np.inf), "sample_weight contains inf at row 3"),
-        (np.ones(N - 1), r"sample_weight must have shape \(20,\), one number a sample; got shape \(19,\)"),
+        (np.ones(N - 1), r"sample_weight must have shape \(20,\), one number per sample; got shape \(19,\)"),
         (np.ones((N, 1)), r"sample_weight must have shape \(20,\)"),
         (np.ones(N) + 1j, "sample_weight must be real"),
         (["a"] * N, "sample_weight must be numeric"),

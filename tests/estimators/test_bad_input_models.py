@@ -239,7 +239,7 @@ def test_classes_of_no_weight(refused):
 )
 def test_class_weight(class_weight, refused):
     refused(
-        "class_weight must be None, 'balanced' or a dict of a number >= 0 for each class; got",
+        "class_weight must be None, 'balanced' or a dict with one number >= 0 per class; got",
         TrimmedLogisticRegression(h=1, class_weight=class_weight),
         CLASSES,
     )

@@ -151,7 +151,7 @@ def test_the_width_of_the_terminal_is_the_default(monkeypatch):
 
 @pytest.mark.parametrize("width", [39, 0, -1, 50.5, "wide"])
 def test_text_refuses_a_width(width):
-    with pytest.raises(ValueError, match="width must be a whole number >= 40"):
+    with pytest.raises(ValueError, match="width must be an integer >= 40"):
         small().to_text(width)
 
 

@@ -117,20 +117,20 @@ def test_a_coefficient_that_is_not_a_number_is_shown():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((["a"], [1.0, 2.0]), {}, "coef must have a row for each of the 1 names"),
-        ((["a", "b"], np.ones((3, 2))), {}, "coef must have a row for each of the 2 names"),
-        ((["a"], 1.0), {}, "coef must have a row"),
-        ((["a"], np.ones((1, 1, 1))), {}, "coef must have a row"),
+        ((["a"], [1.0, 2.0]), {}, "coef must have one row for each of the 1 names"),
+        ((["a", "b"], np.ones((3, 2))), {}, "coef must have one row for each of the 2 names"),
+        ((["a"], 1.0), {}, "coef must have one row"),
+        ((["a"], np.ones((1, 1, 1))), {}, "coef must have one row"),
         ((["a"], [1.0], [[1.0]]), {}, "standardized must have the shape of coef"),
-        ((["a"], [1.0]), {"order": [1, 2]}, "order must have an entry for each of the 1 names; got 2"),
-        ((["a"], [1.0]), {"order": [1.5]}, "order must hold whole numbers"),
-        ((["a"], [1.0]), {"weights": []}, "weights must have an entry"),
-        ((["a"], [1.0]), {"always": [True, False]}, "always must have an entry"),
-        ((["a"], [1.0]), {"groups": []}, "groups must have an entry"),
+        ((["a"], [1.0]), {"order": [1, 2]}, "order must have one entry for each of the 1 names; got 2"),
+        ((["a"], [1.0]), {"order": [1.5]}, "order must hold integers"),
+        ((["a"], [1.0]), {"weights": []}, "weights must have one entry"),
+        ((["a"], [1.0]), {"always": [True, False]}, "always must have one entry"),
+        ((["a"], [1.0]), {"groups": []}, "groups must have one entry"),
         ((["a"], [[1.0, 2.0]]), {"outputs": ["x"]}, "outputs must be 2 different labels"),
         ((["a"], [[1.0, 2.0]]), {"outputs": ["x", "x"]}, "outputs must be 2 different labels"),
-        ((["a"], [1.0]), {"max_rows": 0}, "max_rows must be a whole number >= 1"),
-        ((["a"], [1.0]), {"max_rows": 2.5}, "max_rows must be a whole number >= 1"),
+        ((["a"], [1.0]), {"max_rows": 0}, "max_rows must be an integer >= 1"),
+        ((["a"], [1.0]), {"max_rows": 2.5}, "max_rows must be an integer >= 1"),
     ],
 )
 def test_summarize_refuses(arguments, options, message):
@@ -139,7 +139,9 @@ def test_summarize_refuses(arguments, options, message):
 
 
 def test_summary_refuses_columns_of_another_length():
-    with pytest.raises(ValueError, match=r"columns must have an entry for each of the 1 names; 'coef' has 2"):
+    with pytest.raises(
+        ValueError, match=r"columns must have one entry for each of the 1 names; 'coef' has 2"
+    ):
         Summary("", {}, ["a"], {"coef": [1, 2]})
 
 

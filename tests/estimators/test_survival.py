@@ -57,7 +57,7 @@ def test_concordance_of_many_samples_is_fast():
     [([1.0, 2.0], [False, False]), ([1.0, 1.0], [True, True]), ([1.0], [True]), ([2.0, 1.0], [True, False])],
 )
 def test_without_pairs_there_is_no_concordance(time, event):
-    with pytest.raises(ValueError, match="y must have two samples of which it is known who had"):
+    with pytest.raises(ValueError, match="y must have two samples with a known order"):
         concordance_index(np.zeros(len(time)), np.array(time), np.array(event))
 
 
@@ -93,7 +93,7 @@ def test_forms_of_the_target(make):
     ],
 )
 def test_other_structured_arrays_are_refused(fields):
-    with pytest.raises(ValueError, match="y must have a field of booleans, the event, and one of numbers"):
+    with pytest.raises(ValueError, match="y must have one field of booleans"):
         times_and_events(np.zeros(4, dtype=fields))
 
 

@@ -118,11 +118,11 @@ class SavedModel:
         several = isinstance(next(iter(table.values())), dict)
         rows = [[row[name] for name in recipe.features] for row in (table.values() if several else [table])]
         return cls(
-            *(content[name] for name in ("loss", "target", "event", "classes")),
-            np.array(rows if several else rows[0], dtype=float),
-            np.asarray(content["intercept"], dtype=float),
-            recipe,
-            content,
+            **{name: content[name] for name in ("loss", "target", "event", "classes")},
+            coef=np.array(rows if several else rows[0], dtype=float),
+            intercept=np.asarray(content["intercept"], dtype=float),
+            recipe=recipe,
+            content=content,
         )
 
     def predictor(self, X: Any) -> tuple[np.ndarray, list[str]]:
@@ -130,7 +130,8 @@ class SavedModel:
 
         Of a data frame, only the columns in the model are needed.
         """
-        features, notes = self.recipe.features, []
+        features = self.recipe.features
+        notes: list[str] = []
         if hasattr(X, "columns"):
             used = np.flatnonzero(np.atleast_2d(self.coef).any(axis=0))
             X, notes = self.recipe.transform(X, only={features[j] for j in used})

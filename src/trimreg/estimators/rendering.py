@@ -1,4 +1,4 @@
-"""A table of names and columns as text, HTML or LaTeX. Names may be any text; none of it is trusted."""
+"""A table of names and columns as text, HTML or LaTeX. Names may be any text and are always escaped."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 import textwrap
 import unicodedata
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-NARROWEST = 40  # columns of text in which a name, one number and a "…" always fit
-LEAST_NAME = 8  # letters of a name that always stay
+NARROWEST = 40  # columns of text that always fit a name, a number and "…"
+LEAST_NAME = 8  # letters of a name that are always shown
 GAP = "  "
 _CSS = (
     ".trimreg-summary table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
@@ -37,8 +37,8 @@ _LATEX = {
     "…": r"\dots{}",
     "\N{REPLACEMENT CHARACTER}": "?",
     **{letter: "\\" + letter for letter in "{}$&#%_"},
-    **{letter: "{" + letter + "}" for letter in "[]*"},  # after the end of a row these would be its options
-    **{letter: "{}" + letter + "{}" for letter in "-'`,"},  # two of these would join to one sign
+    **{letter: "{" + letter + "}" for letter in "[]*"},  # at the start of a row these would be options
+    **{letter: "{}" + letter + "{}" for letter in "-'`,"},  # two of these would join into one sign
     **{
         a: f"${b}$"
         for letters, names in (_SMALL, _CAPITAL)
@@ -48,7 +48,7 @@ _LATEX = {
 
 
 class Table(NamedTuple):
-    """What is drawn: ``columns`` maps headers to lists of the length of ``names``; ``rest`` is a last row."""
+    """The parts of a table: ``columns`` maps headers to lists of entries; ``rest`` is the last row."""
 
     title: str
     facts: dict
@@ -64,8 +64,8 @@ class Table(NamedTuple):
 def to_text(table: Table, width: int) -> str:
     """The table as text with no line longer than ``width``.
 
-    Names are cut in the middle to keep to it, then columns left out from the middle; the last line says
-    how many.
+    If necessary, names are shortened, and then columns in the middle are left out; the last line says how
+    many.
 
     Examples
     --------
@@ -95,14 +95,7 @@ def to_text(table: Table, width: int) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Text without what would move the cursor or turn the writing direction; line ends become spaces.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.rendering import one_line
-    >>> one_line("body\nmass\x1b[2J")
-    'body mass�[2J'
-    """
+    """The text without characters that move the cursor or change direction; line ends become spaces."""
     turns = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
     for old in "\r\n", *"\t\n\r\v\f\x85\u2028\u2029":
         text = text.replace(old, " ")
@@ -111,14 +104,7 @@ def one_line(text: str) -> str:
 
 
 def display_width(text: str) -> int:
-    """How many columns of a terminal the text takes: two for a wide letter, none for a combining mark.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.rendering import display_width
-    >>> display_width("bmi"), display_width("体重")
-    (3, 4)
-    """
+    """The number of terminal columns: two for a wide character, none for a combining mark."""
     return sum(
         0 if unicodedata.category(c) in ("Mn", "Me", "Cf") else 1 + (unicodedata.east_asian_width(c) in "WF")
         for c in text
@@ -126,9 +112,9 @@ def display_width(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """The text in at most ``width`` columns; what is taken from its middle becomes "…".
+    """The text in at most ``width`` columns, with "…" in place of its middle.
 
-    The end stays, since names of one origin often differ only there.
+    The end stays, because related names often differ only there.
 
     Examples
     --------
@@ -139,7 +125,7 @@ def cut(text: str, width: int) -> str:
     if display_width(text) <= width:
         return text
     left, right = "", ""
-    while True:  # one letter from the front, one from the back, while they fit
+    while True:  # letters from the front and the back in turn, while they fit
         at_front = len(left) <= len(right)
         letter = text[len(left)] if at_front else text[-len(right) - 1]
         if display_width(left + letter + right) > width - 1:
@@ -147,8 +133,8 @@ def cut(text: str, width: int) -> str:
         left, right = (left + letter, right) if at_front else (left, letter + right)
 
 
-def cell(value, form: str = "#.4g") -> str:
-    """A value as text: numbers with four significant digits, whole numbers in full, None empty.
+def cell(value: Any, form: str = "#.4g") -> str:
+    """A value as text: floats with four significant digits, integers in full, None empty.
 
     Examples
     --------
@@ -165,8 +151,8 @@ def cell(value, form: str = "#.4g") -> str:
     return one_line(str(value))
 
 
-def fact(value) -> str:
-    """A fact as text: as a cell without closing zeros; of a sequence or mapping the first six entries.
+def fact(value: Any) -> str:
+    """A fact as text: like a cell but without trailing zeros; at most six entries of a list or dict.
 
     Examples
     --------
@@ -183,15 +169,8 @@ def fact(value) -> str:
     return ", ".join(parts[:6] + ([f"… {len(parts) - 6} more"] if len(parts) > 6 else []))
 
 
-def is_text(values) -> bool:
-    """Whether a column stands to the left.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.rendering import is_text
-    >>> is_text([1.0, None]), is_text(["free", None])
-    (False, True)
-    """
+def is_text(values: list) -> bool:
+    """Whether a column is aligned to the left."""
     return any(isinstance(value, (str, bool)) for value in values)
 
 
@@ -201,7 +180,7 @@ def _pad(text, width, right=False):
 
 
 def _column(header, values):
-    """Header and cells of one width: text to the left, numbers with their points below one another."""
+    """Header and cells of one width: text to the left, numbers aligned at their decimal points."""
     cells = [cut(cell(value), 24) for value in values]
     to_right = not is_text(values)
     if to_right:
@@ -218,7 +197,7 @@ def _total(blocks):
 
 
 def _fitting(blocks, width):
-    """The columns that fit beside short names, with "…" for those left out, and how many these are."""
+    """The columns that fit beside short names, with "…" for those left out, and the number left out."""
     for count in range(len(blocks), 0, -1):
         left_out = len(blocks) - count
         gone = [["…"] * len(blocks[0])] if left_out else []
@@ -229,7 +208,7 @@ def _fitting(blocks, width):
 
 
 def _fact_lines(facts, width):
-    """Facts in two columns, or in one where two do not fit; a fact too long for a line is cut."""
+    """Facts in two columns, or in one if two do not fit; a fact too long for a line is shortened."""
     parts = [f"{one_line(key)}: {fact(value)}" for key, value in facts.items()]
     half = (len(parts) + 1) // 2
     edge = max(map(display_width, parts[:half]), default=0) + 2 * len(GAP)
@@ -244,14 +223,7 @@ def _fact_lines(facts, width):
 
 
 def to_html(table: Table) -> str:
-    """The table as a piece of HTML that needs nothing else; all text is escaped.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.rendering import Table, to_html
-    >>> "<td>12.50</td>" in to_html(Table("Toy", {}, ["age"], {"coef": [12.5]}))
-    True
-    """
+    """The table as an HTML fragment with its own style; all text is escaped."""
     kinds = [' class="text"' if is_text(values) else "" for values in table.columns.values()]
     heads = [f"<th{kind}>{_escape(text)}</th>" for kind, text in zip(kinds, table.columns, strict=True)]
     rows = []
@@ -284,7 +256,7 @@ def _escape(text):
 
 
 def to_latex(table: Table, label: str | None = None) -> str:
-    r"""The table as LaTeX with the rules of booktabs; title and facts are its caption.
+    r"""The table as LaTeX with booktabs; title and facts are its caption.
 
     Examples
     --------
@@ -330,7 +302,7 @@ def to_latex(table: Table, label: str | None = None) -> str:
 
 
 def latex(text: str) -> str:
-    r"""The text with all that LaTeX would read as a command escaped; Greek letters become commands.
+    r"""The text with all special characters of LaTeX escaped; Greek letters become commands.
 
     Examples
     --------

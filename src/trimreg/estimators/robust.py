@@ -61,8 +61,9 @@ def minimize_without_outliers(
         with many_fits():
             best = _best(fits)
     except KeyboardInterrupt:
-        best = fits.lowest
-        best = replace(best, result=best_so_far(best and best.result, fits.count_done, "fit"))
+        if fits.lowest is None:
+            raise
+        best = replace(fits.lowest, result=best_so_far(fits.lowest.result, fits.count_done, "fit"))
     result = replace(best.result, outliers=np.flatnonzero(fits.everyone & ~best.kept))
     return result, set_up(data.weighted(np.where(best.kept, data.d, 0.0)), settings, theta0)
 

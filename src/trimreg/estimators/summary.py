@@ -1,10 +1,11 @@
-"""The table of a fitted model: plain arrays in; text, HTML, LaTeX or a data frame out."""
+"""The table of a fitted model, as text, HTML, LaTeX or a data frame."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -15,21 +16,22 @@ EMPTY_MODEL = "no variables in the model"
 
 
 class Summary:
-    """A table with a row a variable, under lines of facts about the fit.
+    """A table with one row per variable, under lines of facts about the fit.
 
     Parameters
     ----------
     title : str
     facts : mapping of str to value
-        The lines above the table. A value is text, a number or a truth value, or a list or dict of these.
+        The lines above the table. A value is text, a number or a boolean, or a list or dict of these.
     names : sequence of str
         Names of the variables, in the order of the rows; any text.
     columns : mapping of str to sequence
-        The other columns by header, each with an entry a name. None is an empty cell.
+        The other columns by header, with one entry per name. None is an empty cell.
     note : str
-        Below the table.
+        A line below the table.
     max_rows : int or None
-        How many rows are drawn; the rest is counted. None draws all. ``to_frame`` and ``to_dict`` hold all.
+        The number of rows shown; the others are counted. None shows all. ``to_frame`` and ``to_dict`` have
+        all.
 
     Examples
     --------
@@ -45,9 +47,17 @@ class Summary:
     bmi   -0.2500      2
     """
 
-    def __init__(self, title, facts, names, columns, note="", max_rows=50):
+    def __init__(
+        self,
+        title: str,
+        facts: Mapping,
+        names: Iterable,
+        columns: Mapping,
+        note: str = "",
+        max_rows: int | None = 50,
+    ):
         if max_rows is not None and (not isinstance(max_rows, Integral) or max_rows < 1):
-            raise ValueError(f"max_rows must be a whole number >= 1 or None; got {max_rows!r}")
+            raise ValueError(f"max_rows must be an integer >= 1 or None; got {max_rows!r}")
         self.title = str(title)
         self.facts = {str(key): _plain(value) for key, value in facts.items()}
         self.names = [str(name) for name in names]
@@ -59,7 +69,7 @@ class Summary:
         for header, values in self.columns.items():
             if len(values) != len(self.names):
                 raise ValueError(
-                    f"columns must have an entry for each of the {len(self.names)} names; "
+                    f"columns must have one entry for each of the {len(self.names)} names; "
                     f"{header!r} has {len(values)}"
                 )
 
@@ -74,66 +84,48 @@ class Summary:
     def _repr_html_(self):
         return self.to_html()
 
-    def _drawn(self):
-        """The rows that are drawn, and a line for those that are not."""
+    def _drawn(self) -> Table:
+        """The rows that are shown, and a line that counts the others."""
         count = len(self) if self.max_rows is None else min(len(self), self.max_rows)
         hidden = len(self) - count
         rest = EMPTY_MODEL if not self.names else f"… {hidden} more" if hidden else ""
         columns = {header: values[:count] for header, values in self.columns.items()}
         return Table(self.title, self.facts, self.names[:count], columns, rest, self.note)
 
-    def to_text(self, width=None) -> str:
-        """The table as text in columns of one width.
+    def to_text(self, width: int | None = None) -> str:
+        """The table as aligned text.
 
         Parameters
         ----------
         width : int, optional
-            The longest line, at least 40; that of the terminal by default. To keep to it, names are cut in
-            the middle, then columns left out from the middle; a line at the end says how many.
-
-        Returns
-        -------
-        str
+            The longest line, at least 40; by default that of the terminal. If necessary, names are shortened,
+            and then columns in the middle are left out; a line at the end says how many.
         """
         if width is None:
             width = max(NARROWEST, shutil.get_terminal_size((100, 24)).columns)
         if not isinstance(width, Integral) or width < NARROWEST:
-            raise ValueError(f"width must be a whole number >= {NARROWEST}; got {width!r}")
-        return rendering.to_text(self._drawn(), width)
+            raise ValueError(f"width must be an integer >= {NARROWEST}; got {width!r}")
+        return rendering.to_text(self._drawn(), int(width))
 
     def to_html(self) -> str:
-        """The table as a piece of HTML that needs nothing else; all text is escaped.
-
-        Returns
-        -------
-        str
-        """
+        """The table as an HTML fragment with its own style; all text is escaped."""
         return rendering.to_html(self._drawn())
 
-    def to_latex(self, label=None) -> str:
+    def to_latex(self, label: str | None = None) -> str:
         r"""The table as LaTeX; the document needs ``\usepackage{booktabs}``.
 
-        Special characters are escaped and Greek letters written as commands. Names in other scripts want
-        an engine that reads Unicode (LuaLaTeX or XeLaTeX) and a font that has them.
+        Special characters are escaped, and Greek letters become commands. Names in other scripts need an
+        engine that reads Unicode (LuaLaTeX or XeLaTeX) and a suitable font.
 
         Parameters
         ----------
         label : str, optional
-            For ``\ref``; put in as it is.
-
-        Returns
-        -------
-        str
+            For ``\ref``; not escaped.
         """
         return rendering.to_latex(self._drawn(), label)
 
-    def to_frame(self):
-        """All rows as a data frame, the names as its index and the facts in its ``attrs``.
-
-        Returns
-        -------
-        pandas.DataFrame
-        """
+    def to_frame(self) -> Any:
+        """All rows as a pandas data frame, with the names as its index and the facts in its ``attrs``."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -151,12 +143,9 @@ class Summary:
         return frame
 
     def to_dict(self) -> dict:
-        """All rows in lists of Python's own types, so that ``json`` takes them.
+        """All rows in Python's own types, ready for ``json``.
 
-        Returns
-        -------
-        dict
-            With the keys ``title``, ``facts``, ``names``, ``columns`` and ``note``.
+        The keys are ``title``, ``facts``, ``names``, ``columns`` and ``note``.
 
         Examples
         --------
@@ -173,36 +162,36 @@ class Summary:
 
 
 def summarize(
-    names,
-    coef,
-    standardized=None,
-    order=None,
-    weights=None,
+    names: Iterable | None,
+    coef: Any,
+    standardized: Any = None,
+    order: Any = None,
+    weights: Any = None,
     *,
-    always=None,
-    groups=None,
-    outputs=None,
-    title="",
-    facts=None,
-    note="",
-    max_rows=50,
+    always: Any = None,
+    groups: Iterable | None = None,
+    outputs: Iterable | None = None,
+    title: str = "",
+    facts: Mapping | None = None,
+    note: str = "",
+    max_rows: int | None = 50,
 ) -> Summary:
-    r"""The summary of a linear model: its nonzero rows, in the order in which they entered.
+    r"""The summary of a linear model: its nonzero rows, in the order of entry.
 
-    Rows that are never penalized come first and those without an order last; rows of one order, such as the
-    members of a group, are sorted by size, :math:`\|\tilde\theta_j\|_2` with the standardized coefficients
-    :math:`\tilde\theta_j`.
+    Rows that are never penalized come first, and rows without an order last. Rows with the same order, such
+    as the members of a group, are sorted by size: :math:`\|\tilde\theta_j\|_2` with the standardized
+    coefficients :math:`\tilde\theta_j`.
 
     Parameters
     ----------
     names : sequence of str of length p, or None
         None is ``x0``, ``x1``, ...
     coef : array-like of shape (p,) or (p, n_outputs)
-        A row a variable. Scikit-learn's ``coef_`` of several outputs is the transpose.
+        One row per variable: for several outputs, the transpose of scikit-learn's ``coef_``.
     standardized : array-like of the shape of coef, optional
-        Coefficients of columns of deviation one. Of several outputs only the norm of each row is shown.
+        Coefficients of the standardized columns. For several outputs only the norm of each row is shown.
     order : sequence of int of length p, optional
-        The step at which each variable entered, from 1; None, NaN or a negative number if there is none.
+        The step, from 1, at which each variable entered; None, NaN or a negative number if there is none.
     weights : array-like of shape (p,), optional
         The trimming weights: 0 is "free", anything above it "penalized".
     always : array-like of bool of shape (p,), optional
@@ -213,10 +202,6 @@ def summarize(
         Labels of the outputs.
     title, facts, note, max_rows
         As in :class:`Summary`; :func:`fit_facts` makes the facts.
-
-    Returns
-    -------
-    Summary
 
     Examples
     --------
@@ -238,15 +223,18 @@ def summarize(
     p = coef.shape[0] if coef.ndim else 0
     names = [f"x{j}" for j in range(p)] if names is None else list(names)
     if coef.ndim not in (1, 2) or p != len(names):
-        raise ValueError(f"coef must have a row for each of the {len(names)} names; got shape {coef.shape}")
+        raise ValueError(f"coef must have one row for each of the {len(names)} names; got shape {coef.shape}")
     values = coef if standardized is None else np.asarray(standardized, dtype=float)
     if values.shape != coef.shape:
         raise ValueError(f"standardized must have the shape of coef, {coef.shape}; got {values.shape}")
-    table = {"coef": np.atleast_2d(coef.T).T, "values": np.atleast_2d(values.T).T}  # (p, n_outputs)
+    table: dict[str, Any] = {
+        "coef": np.atleast_2d(coef.T).T,
+        "values": np.atleast_2d(values.T).T,
+    }  # (p, n_outputs)
     for key, column in {"order": order, "weights": weights, "always": always, "groups": groups}.items():
         table[key] = None if column is None else list(column)
         if column is not None and len(table[key]) != p:
-            raise ValueError(f"{key} must have an entry for each of the {p} names; got {len(table[key])}")
+            raise ValueError(f"{key} must have one entry for each of the {p} names; got {len(table[key])}")
 
     is_always = np.zeros(p, dtype=bool) if always is None else np.array(table["always"], dtype=bool)
     steps = [None] * p if order is None else [_step(step) for step in table["order"]]
@@ -256,7 +244,7 @@ def summarize(
     ranked = np.lexsort((-np.nan_to_num(size, nan=np.inf), place))
     rows = [j for j in ranked if np.any(table["coef"][j] != 0)]
 
-    columns = {}
+    columns: dict[str, Any] = {}
     if coef.ndim == 1:
         columns["coef"] = coef[rows]
     else:
@@ -278,34 +266,22 @@ def summarize(
 
 def fit_facts(
     *,
-    loss=None,
-    n_samples=None,
-    n_features=None,
-    h=None,
-    alpha=None,
-    objective=None,
-    stationarity=None,
-    intercept=None,
-    converged=None,
-    outputs=None,
-    **more,
-) -> dict:
-    """The facts above the table under the same labels for every estimator; what is None is left out.
+    loss: str | None = None,
+    n_samples: int | None = None,
+    n_features: int | None = None,
+    h: int | None = None,
+    alpha: float | None = None,
+    objective: float | None = None,
+    stationarity: float | None = None,
+    intercept: Any = None,
+    converged: bool | None = None,
+    outputs: Iterable | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """The facts above the table, under the same labels for every estimator; None is left out.
 
-    Parameters
-    ----------
-    loss, n_samples, n_features, h, alpha, objective, stationarity, converged
-        Shown as they are.
-    intercept : float or sequence of float
-        A sequence becomes "intercepts", by ``outputs`` if these are given.
-    outputs : sequence of str, optional
-        Labels of the outputs.
-    **more
-        Further facts; an underscore in a label becomes a space.
-
-    Returns
-    -------
-    dict
+    Several intercepts become "intercepts", by the labels ``outputs`` if these are given. In the labels of
+    further facts underscores become spaces.
 
     Examples
     --------
@@ -327,7 +303,7 @@ def fit_facts(
 
 
 def _plain(value):
-    """Python's own type of a NumPy scalar or array; containers entry by entry."""
+    """The value in Python's own types, also inside containers."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, Mapping):
@@ -338,9 +314,9 @@ def _plain(value):
 
 
 def _step(step):
-    """A step as int, or None where there is none."""
+    """A step as int, or None if there is none."""
     if step is None or step != step or step < 0:
         return None
     if step != int(step):
-        raise ValueError(f"order must hold whole numbers; got {step}")
+        raise ValueError(f"order must hold integers; got {step}")
     return int(step)

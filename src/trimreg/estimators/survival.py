@@ -1,14 +1,16 @@
-"""Survival times: what y may be, and how well an order of risks agrees with them."""
+"""Survival times: the forms of y, and how well an order of risks agrees with them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from .validation import check_real
 
 
-def times_and_events(y):
-    """The columns time and event, of a structured array or of what has these two columns.
+def times_and_events(y: Any) -> Any:
+    """The columns time and event, from a structured array or a matrix with these two columns.
 
     Examples
     --------
@@ -34,17 +36,19 @@ def times_and_events(y):
     times = [name for name in fields if y.dtype[name].kind in "iuf"]
     if len(fields) != 2 or len(events) != 1 or len(times) != 1:
         raise ValueError(
-            f"y must have a field of booleans, the event, and one of numbers, the time; got {y.dtype}"
+            f"y must have one field of booleans (the event) and one of numbers (the time); got {y.dtype}"
         )
     return np.column_stack([y[times[0]].astype(float), y[events[0]].astype(float)])
 
 
-def concordance_index(risk, time, event, weight=None) -> float:
+def concordance_index(
+    risk: np.ndarray, time: np.ndarray, event: np.ndarray, weight: np.ndarray | None = None
+) -> float:
     """Harrell's concordance index: how often, of two samples, the one of higher risk has its event earlier.
 
-    A pair counts if it is known who was first: the earlier time is an event's, or times are equal and one of
-    the two is censored, who then is the later. Equal risks count one half. That is how scikit-survival and
-    lifelines have it. A pair weighs the product of its weights.
+    A pair counts if its order is known: the earlier time is that of an event, or the times are equal and one
+    of the two is censored and therefore the later one. Equal risks count one half. This is the convention of
+    scikit-survival and lifelines. The weight of a pair is the product of its weights.
 
     Parameters
     ----------
@@ -81,21 +85,21 @@ def concordance_index(risk, time, event, weight=None) -> float:
     not_above = _prefix_sums(rank, weight, later[i], rank[i] + 1)
     pairs = weight[i] @ np.append(0.0, np.cumsum(weight))[later[i]]
     if not pairs > 0:
-        raise ValueError("y must have two samples of which it is known who had the event first; got none")
+        raise ValueError("y must have two samples with a known order of their events; got none")
     return float(weight[i] @ (below + not_above) / (2.0 * pairs))
 
 
 def _counts_of_tied_censored(time, event):
-    """For every sample, how many of its time are censored."""
+    """For every sample, the number of censored samples with the same time."""
     group = np.cumsum(np.append(True, time[1:] != time[:-1])) - 1
     return np.bincount(group, ~event)[group].astype(np.intp)
 
 
 def _prefix_sums(rank, weight, length, limit):
-    """For every query, the weight among the first ``length`` entries of those with a rank below ``limit``.
+    """For every query, the total weight of ranks below ``limit`` among the first ``length`` entries.
 
-    A prefix is a union of blocks, one for every bit of its length, and blocks of one size are sorted in one
-    go: O(n log^2 n) in all.
+    A prefix is a union of blocks, one per bit of its length, and all blocks of one size are sorted together:
+    O(n log^2 n) in all.
     """
     total, n, count = np.zeros(len(length)), len(rank), len(rank) + 1
     for bit in range(int(n).bit_length()):

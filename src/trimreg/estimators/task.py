@@ -26,7 +26,7 @@ class Settings:
 
     loss: Any = "quadratic"
     penalty: Any
-    alpha: float | str
+    alpha: Any  # a number, or "exact"
     solver: str = "mm"
     fit_intercept: bool = False
     standardize: bool = False
@@ -139,7 +139,7 @@ class Task:
             step, theta=theta, weights=weights, objective=problem.objective(theta), message=message
         )
 
-    def _n_penalizable(self, theta) -> int:
+    def _n_penalizable(self, theta):
         """The number of nonzero parts, not counting those that are never penalized."""
         penalty = self.problem.penalty
         return np.count_nonzero(penalty.norm.lengths(theta)[penalty.levels(1.0) > 0])

@@ -1,11 +1,13 @@
-"""Checks of what a user passes, all done before any work, each naming its argument."""
+"""Checks of the arguments that users pass: one function per argument, all before any work."""
 
 from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,18 +18,8 @@ from ..designs.convert import as_virtual, feature_names, is_cpu_tensor, is_far, 
 from ..solvers import SolverSpec
 
 
-def check_finite(X, name: str) -> None:
-    """A ``ValueError`` with the place of the first NaN or infinity, if there is one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.estimators.validation import check_finite
-    >>> check_finite(np.array([[1.0, np.nan]]), "X")
-    Traceback (most recent call last):
-        ...
-    ValueError: X contains NaN at row 0, column 1 (and 0 more NaN or inf); drop or impute missing values
-    """
+def check_finite(X: Any, name: str) -> None:
+    """Refuse NaN and infinity with a ``ValueError`` that says where the first one is."""
     values = X.data if sp.issparse(X) else X
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(np.sum(values, dtype=float)):
@@ -50,10 +42,10 @@ def check_finite(X, name: str) -> None:
     )
 
 
-def check_real(name: str, value):
+def check_real(name: str, value: Any) -> Any:
     """``value`` as an array or sparse matrix of real numbers, of any dtype and shape.
 
-    Complex numbers have no order to trim by, and strings are not parsed. What lies on a GPU or a cluster is
+    Complex numbers have no order to trim by, and strings are not parsed. Arrays on a GPU or a cluster are
     fetched, so this is for vectors; :func:`check_matrix` is for X.
     """
     value = to_host(value)
@@ -70,16 +62,16 @@ def check_real(name: str, value):
     return array
 
 
-def check_matrix(X):
-    """``X`` as a float matrix that shares memory with the user's where it can.
+def check_matrix(X: Any) -> Any:
+    """``X`` as a float matrix that shares memory with the user's array if possible.
 
-    A matrix that is not in memory stays where it is: it comes back as a
-    :class:`~trimreg.designs.base.VirtualMatrix`, and the first pass of its design looks for NaN and inf.
+    A matrix that is not in memory stays where it is, as a :class:`~trimreg.designs.base.VirtualMatrix`; the
+    first pass of its design looks for NaN and inf.
     """
     virtual = as_virtual(X)
     if virtual is not None:
         return check_shape(virtual)
-    X = to_host(X)  # a view, of what another library has in memory
+    X = to_host(X)  # a view, if another library has it in memory
     check_real("X", X)
     try:
         X = check_array(
@@ -95,8 +87,8 @@ def check_matrix(X):
     return X
 
 
-def check_shape(X):
-    """``X``, if it has a row and a column at least."""
+def check_shape(X: Any) -> Any:
+    """``X`` itself, which must have at least one row and one column."""
     if len(X.shape) != 2 or 0 in X.shape:
         raise ValueError(
             f"X must be a matrix with at least one row and one column; got shape {tuple(X.shape)}"
@@ -104,33 +96,20 @@ def check_shape(X):
     return X
 
 
-def virtual_product(X, coef, intercept) -> np.ndarray:
-    """Linear predictors of a matrix that is not in memory, in the dtype that memory would give them."""
+def virtual_product(X: Any, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+    """Linear predictors for a matrix that is not in memory, with the dtype of the product in memory."""
     eta = X.product(np.asarray(coef, dtype=float).T, np.asarray(intercept, dtype=float))
     bad = np.flatnonzero(~np.isfinite(eta if eta.ndim == 1 else eta.sum(axis=1)))
     if bad.size:
         raise ValueError(
-            f"X contains NaN or inf at row {bad[0]} (and in {bad.size - 1} more rows), or numbers too large "
-            "to predict from; drop or impute missing values"
+            f"X contains NaN or inf at row {bad[0]} (and in {bad.size - 1} more rows), or overflows there; "
+            "drop or impute missing values"
         )
     return eta.astype(np.result_type(X.dtype, coef.dtype), copy=False)
 
 
-def check_near(X, what: str, instead: str):
-    """``X``, a tensor on the CPU as a NumPy array; a ``ValueError`` where it is on disk, a cluster or a GPU.
-
-    For ``what`` needs it in memory.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs.far.rows import ArrayRows
-    >>> from trimreg.estimators.validation import check_near
-    >>> check_near(ArrayRows(np.eye(2), block_rows=1), "n_outliers", "leave it at 0")
-    Traceback (most recent call last):
-        ...
-    ValueError: n_outliers needs X in memory, and X is an ArrayRows; leave it at 0, or pass a NumPy array
-    """
+def check_near(X: Any, what: str, instead: str) -> Any:
+    """``X`` in memory, for a feature that needs it there; the message names it and the alternative."""
     if not is_far(X):
         return X
     if is_cpu_tensor(X):
@@ -140,8 +119,8 @@ def check_near(X, what: str, instead: str):
     raise ValueError(f"{what} needs X in memory, and X is {article} {kind}; {instead}, or pass a NumPy array")
 
 
-def check_features(estimator, X, reset=True) -> None:
-    """Set the number and names of the features of an estimator, or hold X against them; X is not read."""
+def check_features(estimator: Any, X: Any, reset: bool = True) -> None:
+    """Set an estimator's number and names of features, or compare X with them; the values are not read."""
     names = feature_names(X)
     if is_far(X):
         X = SimpleNamespace(shape=X.shape) if names is None else _named_frame(names)
@@ -149,31 +128,17 @@ def check_features(estimator, X, reset=True) -> None:
 
 
 def _named_frame(names):
-    """An empty table with these columns, which scikit-learn reads the names from."""
+    """An empty table with these columns, from which scikit-learn reads the names."""
     try:
         import pandas as pd
-    except ImportError:  # scikit-learn knows no names then either
+    except ImportError:  # scikit-learn has no names then either
         return SimpleNamespace(shape=(0, len(names)))
     return pd.DataFrame(columns=list(names))
 
 
 @contextmanager
-def all_or_nothing(estimator):
-    """Leave the estimator as it was if the block fails or is interrupted: nothing half-fitted stays behind.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> from trimreg.estimators.validation import all_or_nothing
-    >>> model = SimpleNamespace(coef_=1)
-    >>> try:
-    ...     with all_or_nothing(model):
-    ...         model.coef_, model.classes_ = 2, 3
-    ...         raise KeyboardInterrupt
-    ... except KeyboardInterrupt:
-    ...     print(model)
-    namespace(coef_=1)
-    """
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Restore the estimator if the block fails or is interrupted, so that it is never half fitted."""
     before = dict(vars(estimator))
     try:
         yield
@@ -183,20 +148,20 @@ def all_or_nothing(estimator):
         raise
 
 
-def check_vector(name: str, value, size: int, each: str) -> np.ndarray:
-    """``value`` as a float64 vector with one finite number for ``each`` of that many."""
+def check_vector(name: str, value: Any, size: int, each: str) -> np.ndarray:
+    """``value`` as a float64 vector of finite numbers, one per ``each``, such as a sample."""
     try:
         vector = np.asarray(check_real(name, value), dtype=float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be numeric: {error}") from None
     if vector.shape != (size,):
-        raise ValueError(f"{name} must have shape ({size},), one number a {each}; got shape {vector.shape}")
+        raise ValueError(f"{name} must have shape ({size},), one number per {each}; got shape {vector.shape}")
     check_finite(vector, name)
     return vector
 
 
-def check_target(y, n_samples: int, matrix: bool = False) -> np.ndarray:
-    """``y`` as a float64 vector of that length, or matrix; a column is taken for a vector, with a warning."""
+def check_target(y: Any, n_samples: int, matrix: bool = False) -> np.ndarray:
+    """``y`` as a float64 vector or matrix; a single column is used as a vector, with a warning."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     y = check_real("y", y)
@@ -205,8 +170,8 @@ def check_target(y, n_samples: int, matrix: bool = False) -> np.ndarray:
     return check_vector("y", one_column(y), n_samples, "sample")
 
 
-def one_column(y):
-    """``y`` as a vector if it is a single column, with a warning; anything else as it is."""
+def one_column(y: Any) -> Any:
+    """``y`` as a vector if it is a single column, with a warning; otherwise unchanged."""
     if y.ndim != 2 or y.shape[1] != 1:
         return y
     warnings.warn(
@@ -228,24 +193,23 @@ def _check_target_matrix(y, n_samples):
     return y
 
 
-def is_zero(value) -> bool:
-    """Whether the value is the integer 0, the usual number of outliers."""
+def is_zero(value: Any) -> bool:
+    """Whether the value is the integer 0, the default number of outliers."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value == 0
 
 
-def check_outliers(n_outliers, n_samples: int) -> int:
-    """The number of samples to leave out, from a count or a fraction; one must stay."""
+def check_outliers(n_outliers: Any, n_samples: int) -> int:
+    """The number of samples to leave out, from a count or a fraction; at least one sample stays."""
     allowed = f"an integer from 0 to {n_samples - 1}, below n_samples = {n_samples}, or a fraction in (0, 1)"
-    number = isinstance(n_outliers, numbers.Real) and not isinstance(n_outliers, (bool, np.bool_))
-    if number and not isinstance(n_outliers, numbers.Integral) and 0.0 < n_outliers < 1.0:
+    if _is_number(n_outliers) and 0.0 < n_outliers < 1.0:
         n_outliers = min(round(n_outliers * n_samples), n_samples - 1)
-    if not number or not isinstance(n_outliers, numbers.Integral) or not 0 <= n_outliers < n_samples:
+    if not _is_number(n_outliers, numbers.Integral) or not 0 <= n_outliers < n_samples:
         raise ValueError(f"n_outliers must be {allowed}; got {n_outliers!r}")
     return int(n_outliers)
 
 
-def check_sample_weight(sample_weight, n_samples: int) -> np.ndarray:
-    """Weights that sum to one; equal ones for None."""
+def check_sample_weight(sample_weight: Any, n_samples: int) -> np.ndarray:
+    """Weights that sum to one; None gives equal weights."""
     if sample_weight is None:
         return np.full(n_samples, 1.0 / n_samples)
     sample_weight = check_real("sample_weight", sample_weight)
@@ -258,38 +222,41 @@ def check_sample_weight(sample_weight, n_samples: int) -> np.ndarray:
     largest = weights.max()
     if largest == 0:
         raise ValueError("sample_weight must not be all zero")
-    weights = weights / largest  # so that the sum of tiny or huge weights stays a number
+    weights = weights / largest  # so that the sum of tiny or huge weights is finite
     return weights / weights.sum()
 
 
-def check_alpha(alpha):
-    """``"exact"`` or a finite number that is not negative."""
+def _is_number(value, kind=numbers.Real):
+    return isinstance(value, kind) and not isinstance(value, (bool, np.bool_))
+
+
+def check_alpha(alpha: Any) -> float | str:
+    """``"exact"``, or a finite number that is not negative."""
     if isinstance(alpha, str) and alpha == "exact":
         return alpha
-    number = isinstance(alpha, numbers.Real) and not isinstance(alpha, (bool, np.bool_))
-    if not number or not 0 <= alpha < np.inf:
+    if not _is_number(alpha) or not 0 <= alpha < np.inf:
         raise ValueError(f"alpha must be 'exact' or a finite number >= 0; got {alpha!r}")
     return float(alpha)
 
 
-def check_number(name: str, value, low: float, *, integral=False, strict=False):
-    """A finite number of at least ``low`` (above it if ``strict``)."""
-    kind = numbers.Integral if integral else numbers.Real
-    ok = isinstance(value, kind) and not isinstance(value, (bool, np.bool_))
+def check_number(name: str, value: Any, low: float, *, integral: bool = False, strict: bool = False) -> Any:
+    """A finite number of at least ``low``, or above it if ``strict``."""
+    ok = _is_number(value, numbers.Integral if integral else numbers.Real)
     if not ok or not (value > low if strict else value >= low) or not value < np.inf:
         what = "an integer" if integral else "a finite number"
         raise ValueError(f"{name} must be {what} {'>' if strict else '>='} {low}; got {value!r}")
     return value
 
 
-def check_flag(name: str, value) -> bool:
+def check_flag(name: str, value: Any) -> bool:
+    """True or False, and not a number or a string that stands for it."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} must be True or False; got {value!r}")
     return bool(value)
 
 
-def check_start(theta0, n_features: int, n_outputs: int | None = None) -> np.ndarray | None:
-    """Coefficients to start from, in the units of X: a vector, or one row an output."""
+def check_start(theta0: Any, n_features: int, n_outputs: int | None = None) -> np.ndarray | None:
+    """Coefficients to start from, in the units of X: a vector, or one row per output."""
     if theta0 is None or n_outputs is None:
         return None if theta0 is None else check_vector("theta0", theta0, n_features, "feature")
     start = np.asarray(check_real("theta0", theta0), dtype=float)
@@ -299,14 +266,14 @@ def check_start(theta0, n_features: int, n_outputs: int | None = None) -> np.nda
     return start
 
 
-def check_choice(name: str, value, allowed) -> None:
-    """That ``value`` is one of a few words or flags."""
+def check_choice(name: str, value: Any, allowed: Iterable) -> None:
+    """Refuse a value that is not one of a few words or flags."""
     if not any(type(value) is type(choice) and value == choice for choice in allowed):
         raise ValueError(f"{name} must be one of {list(allowed)}; got {value!r}")
 
 
-def check_exact(loss, penalty, y, d) -> None:
-    """That best subsets are what the problem is about."""
+def check_exact(loss: Any, penalty: Any, y: np.ndarray, d: np.ndarray) -> None:
+    """Refuse ``alpha="exact"`` for a penalty without h or a loss without a bound of its slope."""
     if penalty.n_free is None:
         raise ValueError(
             "alpha='exact' is for trimmed penalties; give alpha as a number, "
@@ -318,8 +285,8 @@ def check_exact(loss, penalty, y, d) -> None:
         )
 
 
-def check_options(spec: SolverSpec, options: dict, penalty, positive: bool) -> None:
-    """That the solver knows these options and can solve this kind of problem."""
+def check_options(spec: SolverSpec, options: Mapping[str, Any], penalty: Any, positive: bool) -> None:
+    """Refuse options that the solver does not have, and problems that it cannot solve."""
     unknown = sorted(set(options) - set(spec.options))
     if unknown:
         raise ValueError(
@@ -329,7 +296,7 @@ def check_options(spec: SolverSpec, options: dict, penalty, positive: bool) -> N
         check_choice(name, options[name], spec.choices[name])
     if spec.trimmed_only and penalty.n_free is None:
         raise ValueError(
-            f"solver {spec.name!r} is defined for trimmed penalties alone; with penalty "
+            f"solver {spec.name!r} is defined for trimmed penalties only; with penalty "
             f"{type(penalty).__name__} use solver='mm' or 'prox'"
         )
     if not penalty.majorizes and spec.name != "prox":
@@ -345,15 +312,15 @@ def check_options(spec: SolverSpec, options: dict, penalty, positive: bool) -> N
         raise ValueError(f"solver {spec.name!r} cannot keep coefficients positive; use solver='mm'")
 
 
-def check_random_state(random_state) -> np.random.Generator:
-    """A generator from a seed; None is the seed 0, so that a fit is the same every time."""
+def check_random_state(random_state: Any) -> np.random.Generator:
+    """A generator from a seed; None is the seed 0, so that every fit can be repeated."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31))
     if random_state is None:
         return np.random.default_rng(0)
-    if isinstance(random_state, numbers.Integral) and random_state >= 0:
+    if _is_number(random_state, (int, np.integer)) and random_state >= 0:
         return np.random.default_rng(int(random_state))
     raise ValueError(
         f"random_state must be None, an integer >= 0, a Generator or a RandomState; got {random_state!r}"

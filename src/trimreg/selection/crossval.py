@@ -15,7 +15,7 @@ from sklearn.metrics import check_scoring
 from ..designs.convert import is_virtual, stays_in_process, to_host
 from ..estimators import validation as check
 from ..estimators.models.base import LinearEstimator, Regressor, groups_of
-from ..estimators.models.logistic import TrimmedLogisticRegression, centred
+from ..estimators.models.logistic import TrimmedLogisticRegression, centered
 from ..estimators.task import Settings, check_data, minimize, set_up
 from ..losses import LOSSES, get_loss
 from ..penalties import TrimmedL1
@@ -337,7 +337,7 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
 
     def _centred(self, result):
         weights = result.weights if self._groups is None else result.weights[self._groups]
-        return centred(result, weights == 0)
+        return centered(result, weights == 0)
 
     def _fitted(self, coef, intercept):
         return super()._fitted(np.atleast_2d(coef), np.atleast_1d(intercept))

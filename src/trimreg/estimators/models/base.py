@@ -1,4 +1,4 @@
-"""What the estimators share: checked input, a call of the solver, fitted attributes, a summary."""
+"""What the estimators share: checked input, the call of the solver, fitted attributes, a summary."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import copy
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ...designs.convert import is_virtual, to_host
 from ...penalties import TrimmedL1
 from ...penalties.norms import partition
-from ...solvers import EFFORTS
+from ...solvers import EFFORTS, SolverResult
 from .. import validation as check
-from ..order import fit_details
+from ..order import FitDetails, fit_details
 from ..summary import Summary, fit_facts, summarize
-from ..task import Data, Settings, check_data, minimize
+from ..task import Data, Settings, Task, check_data, minimize
 
 
 class Regressor(RegressorMixin):
-    """Scores by the share of the variance explained, wherever X and y lie."""
+    """A regressor that is scored by the share of the variance explained."""
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """The coefficient of determination of the predictions, :func:`sklearn.metrics.r2_score`.
 
         Parameters
@@ -39,9 +40,9 @@ class Regressor(RegressorMixin):
 
 
 class Classifier(ClassifierMixin):
-    """Scores by the share of right classes, wherever X and y lie."""
+    """A classifier that is scored by the share of samples classified correctly."""
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """The share of samples whose class is predicted, :func:`sklearn.metrics.accuracy_score`.
 
         Parameters
@@ -58,37 +59,39 @@ class Classifier(ClassifierMixin):
 
 
 class LinearEstimator(BaseEstimator):
-    """A linear predictor fitted by :func:`trimreg.solve`. A subclass says with what."""
+    """A linear predictor fitted as :func:`trimreg.solve` does. A subclass gives the settings."""
+
+    warm_start: bool
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
-    # -- what a subclass says ---------------------------------------------------------------------
+    # -- to be overridden --------------------------------------------------------------------------
 
     def _settings(self) -> Settings:
-        """The settings of :func:`solve` that the constructor's parameters stand for."""
+        """The settings of the fit, from the parameters of the constructor."""
         raise NotImplementedError
 
-    def _target(self, y, sample_weight):
-        """The target and weights that the loss takes, from what the user passes."""
+    def _target(self, y: Any, sample_weight: Any) -> tuple[Any, Any]:
+        """The target and the weights that the loss takes, from those that the user passes."""
         return y, sample_weight
 
-    def _keep(self, task, details) -> None:
-        """Further fitted attributes."""
+    def _keep(self, task: Task, details: FitDetails) -> None:
+        """Set further fitted attributes."""
 
-    def _mean(self, eta):
-        """The mean of y that the linear predictor stands for."""
+    def _mean(self, eta: np.ndarray) -> np.ndarray:
+        """The mean of y for these linear predictors."""
         return eta
 
-    def _output_names(self):
+    def _output_names(self) -> list | None:
         """Labels of several outputs, or None."""
         return None
 
     # -- fit ---------------------------------------------------------------------------------------
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None):
         """Fit the model.
 
         Parameters
@@ -106,16 +109,16 @@ class LinearEstimator(BaseEstimator):
         check.check_flag("warm_start", self.warm_start)
         with check.all_or_nothing(self):
             X = X if hasattr(X, "shape") else check.check_real("X", X)
-            check.check_features(self, X)  # names and number; solve checks the rest
+            check.check_features(self, X)
             y, sample_weight = self._target(to_host(y), to_host(sample_weight))
             settings = self._settings()
             data = check_data(X, y, sample_weight, settings)
             self._take(*minimize(data, settings, self._start(data, settings)))
         return self
 
-    def _take(self, result, task) -> None:
-        """The fitted attributes, from a result and its problem."""
-        details = fit_details(task, result)
+    def _take(self, result: SolverResult, task: Task) -> None:
+        """Set the fitted attributes, from a result and the task it solves."""
+        details, problem = fit_details(task, result), task.problem
         self.result_ = result
         self.coef_ = result.coef
         self.intercept_ = result.intercept
@@ -124,17 +127,18 @@ class LinearEstimator(BaseEstimator):
         self.objective_ = result.objective
         self.stationarity_ = result.stationarity
         self.alpha_ = result.alpha
+        self.h_ = problem.penalty.n_free
+        self.loss_name_ = problem.loss.name
         self.n_iter_ = result.n_iter
         self.outliers_ = result.outliers
         self.entry_order_ = details.order
         self.feature_deviation_ = details.deviation
-        self._groups, self._group_names = groups_of(task.problem.penalty, self.n_features_in_)
-        self.loss_name_, self.h_ = task.problem.loss.name, task.problem.penalty.n_free
-        self._n_samples = task.problem.y.shape[0]
+        self._groups, self._group_names = groups_of(problem.penalty, self.n_features_in_)
+        self._n_samples = problem.y.shape[0]
         self._keep(task, details)
 
     def _start(self, data: Data, settings: Settings) -> np.ndarray | None:
-        """The coefficients of the last fit, if a warm start is asked for and they fit the data."""
+        """The coefficients of the last fit, if a warm start is asked for and their shape is right."""
         if not self.warm_start or not hasattr(self, "result_"):
             return None
         start, loss = self.result_.coef, settings.loss
@@ -179,7 +183,7 @@ class LinearEstimator(BaseEstimator):
     # -- predictions ---------------------------------------------------------------------------------
 
     def _predictor(self, X):
-        """The linear predictor, of shape (n_samples,) or (n_samples, n_outputs)."""
+        """The linear predictors, of shape (n_samples,) or (n_samples, n_outputs)."""
         check_is_fitted(self)
         matrix = check.check_matrix(X)
         check.check_features(self, X, reset=False)
@@ -188,7 +192,7 @@ class LinearEstimator(BaseEstimator):
             return check.virtual_product(matrix, self.coef_, intercept)
         return matrix @ self.coef_.T + intercept
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Predicted means of the target.
 
         Parameters
@@ -203,20 +207,21 @@ class LinearEstimator(BaseEstimator):
 
     # -- summary -------------------------------------------------------------------------------------
 
-    def summary(self, max_rows=50) -> Summary:
-        """One table of the fitted model: a row a variable that is in it.
+    def summary(self, max_rows: int | None = 50) -> Summary:
+        """A table of the fitted model with one row per selected variable.
 
         Parameters
         ----------
         max_rows : int or None, default=50
-            How many rows are drawn; None draws all.
+            The number of rows shown; None shows all.
 
         Returns
         -------
         Summary
-            Prints as text; ``to_html``, ``to_latex``, ``to_frame`` and ``to_dict`` give the rest. Names,
-            coefficients, coefficients of columns of deviation one, the step at which forward selection takes
-            the variable (:mod:`trimreg.estimators.order`), and whether it is free, penalized or always in.
+            Prints as text; see also its ``to_html``, ``to_latex``, ``to_frame`` and ``to_dict``. The columns
+            are the coefficient, the coefficient of the standardized variable, the step at which forward
+            selection takes the variable (:mod:`trimreg.estimators.order`), and whether it is free, penalized
+            or always in.
         """
         check_is_fitted(self)
         weights = self.trim_weights_ if self._groups is None else self.trim_weights_[self._groups]
@@ -224,19 +229,18 @@ class LinearEstimator(BaseEstimator):
         coef = coef.ravel() if coef.shape[0] == 1 and coef.ndim == 2 else coef
         intercept = np.asarray(self.intercept_, dtype=float)
         outputs = self._output_names() if coef.ndim == 2 else None
-        result = self.result_
         facts = fit_facts(
             loss=self.loss_name_,
             n_samples=self._n_samples,
-            h=self.h_,
             n_features=self.n_features_in_,
+            h=self.h_,
             alpha=self.alpha_,
             objective=self.objective_,
             stationarity=self.stationarity_,
             intercept=intercept.item() if intercept.size == 1 else intercept,
-            converged=result.converged,
+            converged=self.result_.converged,
             outputs=outputs,
-            swap_optimal=result.swap_optimal,
+            swap_optimal=self.result_.swap_optimal,
             outliers=len(self.outliers_) or None,
         )
         with np.errstate(over="ignore"):
@@ -257,33 +261,35 @@ class LinearEstimator(BaseEstimator):
 
 
 class TrimmedEstimator(LinearEstimator):
-    """A model whose h largest coefficients (or groups) carry no penalty. A subclass says with which loss."""
+    """A model whose h largest coefficients (or groups) carry no penalty. A subclass gives the loss."""
+
+    _loss: Any  # a name or an object; may be a property
 
     def __init__(
         self,
-        h=None,
-        alpha="exact",
-        solver="mm",
-        effort="medium",
-        fit_intercept=True,
-        standardize=True,
-        positive=False,
-        penalty_factor=None,
-        groups=None,
-        n_outliers=0,
-        warm_start=False,
-        tol=1e-6,
-        max_iter=None,
-        random_state=None,
+        h: int | float | None = None,
+        alpha: float | str = "exact",
+        solver: str = "mm",
+        effort: str = "medium",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        positive: bool = False,
+        penalty_factor: ArrayLike | None = None,
+        groups: Any = None,
+        n_outliers: int | float = 0,
+        warm_start: bool = False,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        random_state: Any = None,
     ):
         self._store(locals())
 
-    def _store(self, parameters):
-        """Keep the arguments of a constructor under their names, as scikit-learn wants them: untouched."""
+    def _store(self, parameters: dict[str, Any]) -> None:
+        """Set the parameters of the constructor unchanged, as scikit-learn requires."""
         for name in self._get_param_names():
             setattr(self, name, parameters[name])
 
-    def _settings(self):
+    def _settings(self) -> Settings:
         check.check_choice("effort", self.effort, EFFORTS)
         given = self.get_params(deep=False)
         penalty = TrimmedL1(self.h, self.penalty_factor, groups=self.groups, q=given.get("q", 2))
@@ -291,17 +297,10 @@ class TrimmedEstimator(LinearEstimator):
         return Settings.of(given, loss=self._loss, penalty=penalty, options=options)
 
 
-def groups_of(penalty, n_features: int):
-    """The number of the group of every feature, and the user's name for it; None twice without groups.
+def groups_of(penalty: Any, n_features: int) -> tuple[np.ndarray | None, list | None]:
+    """The number of each feature's group, and the user's name for it; None twice without groups.
 
-    Groups given as lists of features have no names but their numbers.
-
-    Examples
-    --------
-    >>> from trimreg import TrimmedL1
-    >>> from trimreg.estimators.models.base import groups_of
-    >>> groups_of(TrimmedL1(1, groups=["b", "a", "b"]), 3)
-    (array([1, 0, 1]), ['b', 'a', 'b'])
+    Groups given as lists of features are named by their numbers.
     """
     groups = getattr(penalty, "groups", None)
     if groups is None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...losses import Cox
 from .. import validation as check
@@ -11,20 +14,20 @@ from .base import TrimmedEstimator
 
 
 class TrimmedCoxRegressor(TrimmedEstimator):
-    r"""Cox's proportional hazards model in which all but the h largest coefficients are penalized.
+    r"""Cox's proportional hazards model with a penalty on all but the h largest coefficients.
 
     .. math:: \min_\theta\; -\frac1n \log PL(Z\theta) + \alpha \sum_{j > h} |\theta|_{(j)}, \qquad
               \text{hazard}_i(t) = \lambda_0(t)\, e^{x_i'\theta},
 
-    where PL is the partial likelihood (:class:`trimreg.losses.Cox`). There is no intercept: the hazard
-    :math:`\lambda_0` stands for it.
+    where PL is the partial likelihood (:class:`trimreg.losses.Cox`). There is no intercept: it is part of
+    the baseline hazard :math:`\lambda_0`.
 
     Parameters
     ----------
     h, alpha
         As in :class:`TrimmedLasso`.
     ties : {"efron", "breslow"}, default="efron"
-        What the likelihood is where several events have the same time.
+        How the likelihood treats events at the same time.
     solver, effort, standardize, positive, penalty_factor, groups, n_outliers, warm_start, tol, max_iter
         As in :class:`TrimmedLasso`, and so is ``random_state``.
 
@@ -33,7 +36,7 @@ class TrimmedCoxRegressor(TrimmedEstimator):
     event_times_ : ndarray of shape (n_times,)
         The times of events.
     baseline_hazard_, baseline_cumulative_hazard_ : ndarray of shape (n_times,)
-        The hazard of :math:`x'\theta = 0` there, by Breslow's estimator, and its sum up to there.
+        The hazard of :math:`x'\theta = 0` at these times, by Breslow's estimator, and its cumulative sum.
     intercept_ : float
         0.
     coef_, trim_weights_, support_, objective_, stationarity_, alpha_, n_iter_, outliers_, entry_order_
@@ -56,20 +59,20 @@ class TrimmedCoxRegressor(TrimmedEstimator):
 
     def __init__(
         self,
-        h=None,
-        alpha="exact",
-        ties="efron",
-        solver="mm",
-        effort="medium",
-        standardize=True,
-        positive=False,
-        penalty_factor=None,
-        groups=None,
-        n_outliers=0,
-        warm_start=False,
-        tol=1e-6,
-        max_iter=None,
-        random_state=None,
+        h: int | float | None = None,
+        alpha: float | str = "exact",
+        ties: str = "efron",
+        solver: str = "mm",
+        effort: str = "medium",
+        standardize: bool = True,
+        positive: bool = False,
+        penalty_factor: ArrayLike | None = None,
+        groups: Any = None,
+        n_outliers: int | float = 0,
+        warm_start: bool = False,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        random_state: Any = None,
     ):
         self._store(locals())
 
@@ -78,15 +81,15 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None):
         """Fit the model.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : structured array of shape (n_samples,), or array-like of shape (n_samples, 2)
-            With a field of booleans, the event, and a field of numbers, the time (the convention of
-            scikit-survival); or with the columns time and event (1, or 0 for a censored time).
+            A field of booleans with the event and a field of numbers with the time (the convention of
+            scikit-survival); or the columns time and event (1, or 0 for a censored time).
         sample_weight : array-like of shape (n_samples,), optional
 
         Returns
@@ -99,25 +102,25 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         return times_and_events(y), sample_weight
 
     @property
-    def _loss(self):
+    def _loss(self) -> Cox:
         check.check_choice("ties", self.ties, ("efron", "breslow"))
         return Cox(self.ties)
 
-    def _keep(self, task, details):
+    def _keep(self, task, details) -> None:
         problem = task.problem
         self.intercept_ = 0.0
         eta = details.eta
         self.event_times_, hazard = problem.loss.baseline(eta - eta.max(), problem.y, problem.d)
-        # eta is of centred columns: what centring took is given back
+        # eta is for centered columns; the baseline is for the columns of X
         moved = float(problem.design.offset @ np.asarray(self.coef_, dtype=float))
         with np.errstate(over="ignore", invalid="ignore"):
             self._log_cumulative_hazard = np.log(hazard) - (float(eta.max()) + moved)
             self.baseline_cumulative_hazard_ = np.exp(self._log_cumulative_hazard)
             steps = np.diff(self.baseline_cumulative_hazard_, prepend=0.0)
-        self.baseline_hazard_ = np.where(np.isnan(steps), np.inf, steps)  # beyond what is a number
+        self.baseline_hazard_ = np.where(np.isnan(steps), np.inf, steps)  # where it overflows
 
-    def predict(self, X):
-        """The linear predictor, the logarithm of the hazard relative to that of ``x'theta = 0``.
+    def predict(self, X: Any) -> np.ndarray:
+        """The linear predictors: the logarithm of the hazard relative to that of ``x'theta = 0``.
 
         Parameters
         ----------
@@ -129,14 +132,14 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         """
         return self._predictor(X)
 
-    def predict_survival_function(self, X, times=None):
-        r"""The probability to survive time t, :math:`\exp(-\Lambda_0(t)\, e^{x'\theta})`.
+    def predict_survival_function(self, X: Any, times: ArrayLike | None = None) -> np.ndarray:
+        r"""The probability of surviving beyond time t, :math:`\exp(-\Lambda_0(t)\, e^{x'\theta})`.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         times : array-like of shape (n_times,), optional
-            By default ``event_times_``. The hazard beyond the last event is not known and taken for 0.
+            By default ``event_times_``. The hazard after the last event is unknown and taken to be 0.
 
         Returns
         -------
@@ -153,8 +156,8 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         with np.errstate(over="ignore"):
             return np.exp(-np.exp(eta[:, None] + at))
 
-    def score(self, X, y, sample_weight=None):
-        """Harrell's concordance index of the predictions; see :func:`concordance_index`.
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Harrell's concordance index of the predictions.
 
         Parameters
         ----------

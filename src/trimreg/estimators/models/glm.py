@@ -1,35 +1,39 @@
-"""Trimmed regression with other losses than least squares: counts, positive targets, outliers in y."""
+"""Trimmed regression with losses other than least squares: counts, positive targets, outliers in y."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
-from ...losses import Gamma, Huber, Poisson
+from ...losses import Gamma, Huber, Loss, Poisson
 from .. import validation as check
 from .base import Regressor, TrimmedEstimator
 
 
 class _LogLinkRegressor(Regressor, TrimmedEstimator):
-    """A mean of ``exp(eta)``, scored by the share of the deviance that is explained."""
+    """A model of the mean as ``exp(eta)``, scored by the share of the deviance explained."""
 
-    _kind: type
+    _loss: Loss
 
-    @property
-    def _loss(self):
-        return self._kind()
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
 
     def _mean(self, eta):
-        return self._kind().inverse_link(eta)
+        return self._loss.inverse_link(eta)
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         r"""The share of the deviance explained,
 
         .. math:: D^2 = 1 - \frac{\sum_i d_i\, [l(\eta_i, y_i) - \min l(\cdot, y_i)]}
                                  {\sum_i d_i\, [l(\eta_0, y_i) - \min l(\cdot, y_i)]},
 
-        with :math:`\eta_0` the best constant. 1 is best; it may be negative. Where y does not vary it is 1
-        for a perfect fit and else 0.
+        with :math:`\eta_0` the best constant. 1 is best; the score may be negative. If y does not vary it is
+        1 for a perfect fit and 0 otherwise.
 
         Parameters
         ----------
@@ -42,11 +46,11 @@ class _LogLinkRegressor(Regressor, TrimmedEstimator):
         float
         """
         eta = np.asarray(self._predictor(X), dtype=float)
-        loss = self._kind()
+        loss = self._loss
         y = check.check_target(y, eta.size)
         loss.check_target(y)
         d = check.check_sample_weight(sample_weight, eta.size)
-        least = self._least_loss(y)
+        least = self._smallest_loss(y)
         left = loss.value(eta, y, d) - d @ least
         mean = d @ y
         total = (loss.value(np.full_like(y, np.log(mean)), y, d) if mean > 0 else 0.0) - d @ least
@@ -57,7 +61,7 @@ class _LogLinkRegressor(Regressor, TrimmedEstimator):
 
 
 class TrimmedPoissonRegressor(_LogLinkRegressor):
-    r"""Poisson regression with a log link in which all but the h largest coefficients are penalized.
+    r"""Poisson regression with a log link and a penalty on all but the h largest coefficients.
 
     .. math:: \min_{\theta, b}\; \sum_i d_i \bigl[e^{\eta_i} - y_i \eta_i\bigr]
               + \alpha \sum_{j > h} |\theta|_{(j)}, \qquad \eta_i = z_i'\theta + b.
@@ -86,20 +90,15 @@ class TrimmedPoissonRegressor(_LogLinkRegressor):
     (array([3, 7]), array([ 0.5, -0.5]))
     """
 
-    _kind = Poisson
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = True
-        return tags
+    _loss = Poisson()
 
     @staticmethod
-    def _least_loss(y):
+    def _smallest_loss(y):
         return y - xlogy(y, y)
 
 
 class TrimmedGammaRegressor(_LogLinkRegressor):
-    r"""Gamma regression with a log link in which all but the h largest coefficients are penalized.
+    r"""Gamma regression with a log link and a penalty on all but the h largest coefficients.
 
     .. math:: \min_{\theta, b}\; \sum_i d_i \bigl[y_i e^{-\eta_i} + \eta_i\bigr]
               + \alpha \sum_{j > h} |\theta|_{(j)}, \qquad \eta_i = z_i'\theta + b.
@@ -128,35 +127,30 @@ class TrimmedGammaRegressor(_LogLinkRegressor):
     (array([3, 7]), array([ 1., -1.]))
     """
 
-    _kind = Gamma
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = True
-        return tags
+    _loss = Gamma()
 
     @staticmethod
-    def _least_loss(y):
+    def _smallest_loss(y):
         return 1.0 + np.log(y)
 
 
 class TrimmedHuberRegressor(Regressor, TrimmedEstimator):
-    r"""Huber's robust regression in which all but the h largest coefficients are penalized.
+    r"""Huber's robust regression with a penalty on all but the h largest coefficients.
 
     .. math:: \min_{\theta, b, s}\; \tfrac12 \sum_i d_i \Bigl[s + s\, H\bigl((y_i - \eta_i) / s\bigr)\Bigr]
               + \alpha \sum_{j > h} |\theta|_{(j)}, \qquad \eta_i = z_i'\theta + b,
 
     with :math:`H(z) = z^2` for :math:`|z| \le \epsilon` and :math:`2 \epsilon |z| - \epsilon^2` beyond. A
-    given scale s is not optimized, and its own term is left out.
+    given scale s is not optimized, and the term s is left out.
 
     Parameters
     ----------
     h, alpha
         As in :class:`TrimmedLasso`.
     epsilon : float, default=1.35
-        Where the absolute error begins, in units of the scale; above 1 where the scale is estimated.
+        Where the absolute error begins, in units of the scale; must exceed 1 if the scale is estimated.
     scale : float or None, default=None
-        The scale of the errors; None estimates it along.
+        The scale of the errors; None estimates it with the coefficients.
     solver, effort, fit_intercept, standardize, positive, penalty_factor, groups, n_outliers, warm_start
         As in :class:`TrimmedLasso`.
     tol, max_iter, random_state
@@ -184,32 +178,32 @@ class TrimmedHuberRegressor(Regressor, TrimmedEstimator):
 
     def __init__(
         self,
-        h=None,
-        alpha="exact",
-        epsilon=1.35,
-        scale=None,
-        solver="mm",
-        effort="medium",
-        fit_intercept=True,
-        standardize=True,
-        positive=False,
-        penalty_factor=None,
-        groups=None,
-        n_outliers=0,
-        warm_start=False,
-        tol=1e-6,
-        max_iter=None,
-        random_state=None,
+        h: int | float | None = None,
+        alpha: float | str = "exact",
+        epsilon: float = 1.35,
+        scale: float | None = None,
+        solver: str = "mm",
+        effort: str = "medium",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        positive: bool = False,
+        penalty_factor: ArrayLike | None = None,
+        groups: Any = None,
+        n_outliers: int | float = 0,
+        warm_start: bool = False,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        random_state: Any = None,
     ):
         self._store(locals())
 
     @property
-    def _loss(self):
+    def _loss(self) -> Huber:
         check.check_number("epsilon", self.epsilon, 0.0, strict=True)
         if self.scale is not None:
             check.check_number("scale", self.scale, 0.0, strict=True)
         return Huber(self.epsilon, self.scale)
 
-    def _keep(self, task, details):
+    def _keep(self, task, details) -> None:
         problem = task.problem
         self.scale_ = float(problem.loss.scale_at(details.eta, problem.y, problem.d))

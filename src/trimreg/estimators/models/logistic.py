@@ -4,35 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.multiclass import check_classification_targets
 
-from ...losses import Logistic, Multinomial
+from ...losses import Logistic, Loss, Multinomial
+from ...solvers import SolverResult
 from .. import validation as check
 from .base import Classifier, TrimmedEstimator
 
-#: Only where the objective is below this is it looked whether the classes are separable.
+#: Whether the classes are separable is only checked if the objective is below this.
 _NEARLY_PERFECT = 1e-3
 
 
 class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
-    r"""Logistic regression in which all but the h largest coefficients are penalized.
+    r"""Logistic regression with a penalty on all but the h largest coefficients.
 
     .. math:: \min_{\theta, b}\; \sum_i d_i \log\bigl(1 + e^{-s_i (z_i'\theta + b)}\bigr)
               + \alpha \sum_{j > h} |\theta|_{(j)}, \qquad s_i = \pm 1,
 
-    and for more than two classes the multinomial loss with a predictor for each class, in which h features go
-    free with all their coefficients: :math:`r_j = \|\theta_{j\cdot}\|_2`.
+    and for more than two classes the multinomial loss with one predictor per class. There all coefficients of
+    a feature are trimmed together: :math:`r_j = \|\theta_{j\cdot}\|_2`.
 
     Parameters
     ----------
     h : int, float in (0, 1) or None, default=None
-        How many features (or which fraction of them) carry no penalty. None is a tenth, at least one.
+        The number (or fraction) of features without a penalty. None is a tenth, at least one.
     alpha : float or "exact", default="exact"
-        With ``"exact"`` at most h features are in the model.
+        With ``"exact"``, at most h features are in the model.
     class_weight : "balanced", dict or None, default=None
-        Factors of the sample weights by class; ``"balanced"`` gives all classes the same weight in total.
+        Factors of the sample weights by class; ``"balanced"`` gives all classes the same total weight.
     solver, effort, fit_intercept, standardize, positive, penalty_factor, groups, n_outliers, warm_start
         As in :class:`TrimmedLasso`; ``positive`` is for two classes.
     tol, max_iter, random_state
@@ -48,7 +51,7 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
 
     Notes
     -----
-    Where the free features separate the classes the loss has no minimum. The fit then ends at finite
+    If the free features separate the classes, the loss has no minimum. The fit then ends at finite
     coefficients once the gradient is within ``tol``, and ``result_.message`` says so.
 
     Examples
@@ -67,27 +70,27 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
 
     def __init__(
         self,
-        h=None,
-        alpha="exact",
-        class_weight=None,
-        solver="mm",
-        effort="medium",
-        fit_intercept=True,
-        standardize=True,
-        positive=False,
-        penalty_factor=None,
-        groups=None,
-        n_outliers=0,
-        warm_start=False,
-        tol=1e-6,
-        max_iter=None,
-        random_state=None,
+        h: int | float | None = None,
+        alpha: float | str = "exact",
+        class_weight: Any = None,
+        solver: str = "mm",
+        effort: str = "medium",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        positive: bool = False,
+        penalty_factor: ArrayLike | None = None,
+        groups: Any = None,
+        n_outliers: int | float = 0,
+        warm_start: bool = False,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        random_state: Any = None,
     ):
         self._store(locals())
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # By default one feature in ten is kept: not enough for a good score where there are few.
+        # By default one feature in ten is kept: too few for a good score on small data.
         tags.classifier_tags.poor_score = self.h is None
         return tags
 
@@ -102,25 +105,25 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
         return codes.astype(float), None if plain else weights
 
     @property
-    def _loss(self):
+    def _loss(self) -> Loss:
         return Multinomial(self.classes_.size) if self.classes_.size > 2 else Logistic()
 
-    def _keep(self, task, details):
+    def _keep(self, task, details) -> None:
         if self.coef_.ndim == 2:
             free = (self.trim_weights_ if self._groups is None else self.trim_weights_[self._groups]) == 0
-            self.result_ = centred(self.result_, free)
+            self.result_ = centered(self.result_, free)
             self.coef_, self.intercept_ = self.result_.coef, self.result_.intercept
         self.coef_ = np.atleast_2d(self.coef_)
         self.intercept_ = np.atleast_1d(self.intercept_).astype(self.coef_.dtype)
         if self.objective_ < _NEARLY_PERFECT and separates(details.eta, task.problem.y, task.problem.d):
-            message = f"{self.result_.message}; the classes are separable, so that the loss has no minimum"
+            message = f"{self.result_.message}; the classes are separable, so the loss has no minimum"
             self.result_ = replace(self.result_, message=message)
 
-    def _output_names(self):
+    def _output_names(self) -> list:
         return self.classes_.tolist()
 
-    def decision_function(self, X):
-        """The linear predictor: log-odds of the second class, or a predictor for every class.
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The linear predictors: log-odds of the second class, or one predictor per class.
 
         Parameters
         ----------
@@ -133,8 +136,8 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
         eta = self._predictor(X)
         return eta if eta.shape[1] > 1 else eta[:, 0]
 
-    def predict_log_proba(self, X):
-        """Logarithms of the probabilities of the classes, exact also where these underflow.
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the probabilities of the classes, exact even if these underflow.
 
         Parameters
         ----------
@@ -149,7 +152,7 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
             return -np.logaddexp(0.0, np.hstack([eta, -eta]))
         return eta - np.logaddexp.reduce(eta, axis=1, keepdims=True)
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes, in the order of ``classes_``.
 
         Parameters
@@ -162,7 +165,7 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
         """
         return np.exp(self.predict_log_proba(X))
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """The most probable class.
 
         Parameters
@@ -177,15 +180,8 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
         return self.classes_[eta.argmax(axis=1) if eta.shape[1] > 1 else (eta[:, 0] > 0).astype(int)]
 
 
-def encoded_classes(y):
-    """The classes in sorted order, and the number of its class for every sample.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.models.logistic import encoded_classes
-    >>> encoded_classes(["b", "a", "b"])
-    (array(['a', 'b'], dtype='<U1'), array([1, 0, 1]))
-    """
+def encoded_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The classes in sorted order, and the number of each sample's class."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     labels = check.one_column(np.asarray(y))
@@ -203,22 +199,14 @@ def encoded_classes(y):
     return classes, codes
 
 
-def class_factors(class_weight, classes, codes, weights) -> np.ndarray:
-    """The factor of the weight of every class; ``codes`` are the classes of the samples, by number.
+def class_factors(
+    class_weight: Any, classes: np.ndarray, codes: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The factor of each class's weight; ``codes`` are the numbers of the samples' classes.
 
-    ``"balanced"`` is the total weight over the number of classes and the weight of the class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.estimators.models.logistic import class_factors
-    >>> classes, codes = np.array(["a", "b"]), np.array([0, 1, 1, 1])
-    >>> class_factors("balanced", classes, codes, np.ones(4)).round(2)
-    array([2.  , 0.67])
-    >>> class_factors({"b": 3.0}, classes, codes, np.ones(4))
-    array([1., 3.])
+    ``"balanced"`` divides the total weight by the number of classes and by the weight of the class.
     """
-    allowed = "class_weight must be None, 'balanced' or a dict of a number >= 0 for each class"
+    allowed = "class_weight must be None, 'balanced' or a dict with one number >= 0 per class"
     if class_weight is None:
         return np.ones(classes.size)
     if isinstance(class_weight, str) and class_weight == "balanced":
@@ -238,32 +226,24 @@ def class_factors(class_weight, classes, codes, weights) -> np.ndarray:
     return factors
 
 
-def centred(result, free):
-    """The multinomial result with means of 0 over the classes, of ``free`` features and of the intercepts.
+def centered(result: SolverResult, free: np.ndarray) -> SolverResult:
+    """The multinomial result with means of 0 over the classes, for ``free`` features and intercepts.
 
-    A constant for all classes changes no probability. So the loss alone leaves it open; a penalty, where
-    there is one, has chosen the mean 0 already.
+    Adding the same number to all classes changes no probability, so the loss alone does not determine it. For
+    penalized features the penalty has already made the mean 0.
     """
 
     def without_mean(values):
         return values - values.mean(axis=0)
 
     coef = np.where(free, without_mean(result.coef), result.coef)
-    theta = result.theta.reshape(-1, coef.shape[0]).T
+    theta = np.asarray(result.theta).reshape(-1, coef.shape[0]).T
     theta = np.where(free, without_mean(theta), theta).T.ravel()
     return replace(result, coef=coef, intercept=without_mean(result.intercept), theta=theta)
 
 
-def separates(eta, codes, d) -> bool:
-    """Whether these predictors put every sample of positive weight on the side of its class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.estimators.models.logistic import separates
-    >>> separates(np.array([-1.0, 2.0]), np.array([0.0, 1.0]), np.array([0.5, 0.5]))
-    True
-    """
+def separates(eta: np.ndarray, codes: np.ndarray, d: np.ndarray) -> bool:
+    """Whether these predictors classify every sample of positive weight correctly."""
     eta, codes = eta[d > 0], codes[d > 0].astype(int)
     if eta.ndim == 1:
         return bool(np.all(np.where(codes == 1, eta, -eta) > 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ...losses import get_loss
 from ..task import Settings
@@ -10,7 +11,7 @@ from .base import LinearEstimator, Regressor
 
 
 class MEstimator(Regressor, LinearEstimator):
-    r"""A linear model by any loss and any penalty of the library, or of your own.
+    r"""A linear model with any loss and any penalty, of the library or your own.
 
     .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b) + P_\alpha(\theta)
 
@@ -19,22 +20,22 @@ class MEstimator(Regressor, LinearEstimator):
     loss : str or loss object, default="quadratic"
         See :mod:`trimreg.losses`.
     penalty : str or penalty object, default="l1"
-        A name in ``trimreg.penalties.PENALTIES`` or an object: ``TrimmedL1(h)``, ``L1()``, ``MCP(gamma)``,
-        ``SCAD(gamma)``, ``SLOPE()``. Penalty factors and groups belong to the object.
+        A name in ``trimreg.penalties.PENALTIES``, or an object such as ``TrimmedL1(h)`` or ``MCP(gamma)``,
+        which also has the penalty factors and groups.
     alpha : float or "exact", default=1.0
         ``"exact"`` is for the trimmed penalty.
-    solver : {"mm", "bcd", "dc", "prox"}, default="mm"
+    solver : str, default="mm"
     fit_intercept : bool, default=True
     standardize : bool, default=False
     positive : bool, default=False
     n_outliers : int, or float in (0, 1), default=0
-        How many samples to leave out: those of largest loss.
+        The number (or fraction) of samples to leave out: those with the largest loss.
     warm_start : bool, default=False
     tol : float, default=1e-6
     max_iter : int or None, default=None
     random_state : int, Generator or RandomState, optional
     solver_options : dict, optional
-        Further arguments of :func:`trimreg.solve`, such as ``{"effort": "high"}``.
+        Options of the solver, such as ``{"effort": "high"}``.
 
     Attributes
     ----------
@@ -60,19 +61,19 @@ class MEstimator(Regressor, LinearEstimator):
 
     def __init__(
         self,
-        loss="quadratic",
-        penalty="l1",
-        alpha=1.0,
-        solver="mm",
-        fit_intercept=True,
-        standardize=False,
-        positive=False,
-        n_outliers=0,
-        warm_start=False,
-        tol=1e-6,
-        max_iter=None,
-        random_state=None,
-        solver_options=None,
+        loss: Any = "quadratic",
+        penalty: Any = "l1",
+        alpha: float | str = 1.0,
+        solver: str = "mm",
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        positive: bool = False,
+        n_outliers: int | float = 0,
+        warm_start: bool = False,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        random_state: Any = None,
+        solver_options: dict[str, Any] | None = None,
     ):
         self.loss = loss
         self.penalty = penalty
@@ -88,7 +89,7 @@ class MEstimator(Regressor, LinearEstimator):
         self.random_state = random_state
         self.solver_options = solver_options
 
-    def _settings(self):
+    def _settings(self) -> Settings:
         options = {} if self.solver_options is None else self.solver_options
         taken = {*self.get_params(deep=False), "theta0", "sample_weight", "callback"}
         if not isinstance(options, Mapping) or not taken.isdisjoint(options):

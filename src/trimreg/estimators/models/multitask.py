@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from numpy.typing import ArrayLike
+
 from .base import Regressor, TrimmedEstimator
 
 
 class MultiTaskTrimmedLasso(Regressor, TrimmedEstimator):
-    r"""Least squares for several targets in which h features go free, for all targets together.
+    r"""Least squares for several targets with a penalty on all but h features, shared by all targets.
 
     .. math:: \min_{\Theta, b}\; \frac{1}{2n} \|Y - Z\Theta - 1 b'\|_F^2 + \alpha \sum_{j > h} r_{(j)}, \qquad
               r_j = \|\Theta_{j\cdot}\|_2.
@@ -14,9 +18,9 @@ class MultiTaskTrimmedLasso(Regressor, TrimmedEstimator):
     Parameters
     ----------
     h : int, float in (0, 1) or None, default=None
-        How many features (or which fraction of them) carry no penalty. None is a tenth, at least one.
+        The number (or fraction) of features without a penalty. None is a tenth, at least one.
     alpha : float or "exact", default="exact"
-        With ``"exact"`` at most h features are in the model.
+        With ``"exact"``, at most h features are in the model.
     solver, effort, fit_intercept, standardize, penalty_factor, groups, n_outliers, warm_start, tol
         As in :class:`TrimmedLasso`.
     max_iter, random_state
@@ -43,19 +47,19 @@ class MultiTaskTrimmedLasso(Regressor, TrimmedEstimator):
 
     def __init__(
         self,
-        h=None,
-        alpha="exact",
-        solver="mm",
-        effort="medium",
-        fit_intercept=True,
-        standardize=True,
-        penalty_factor=None,
-        groups=None,
-        n_outliers=0,
-        warm_start=False,
-        tol=1e-6,
-        max_iter=None,
-        random_state=None,
+        h: int | float | None = None,
+        alpha: float | str = "exact",
+        solver: str = "mm",
+        effort: str = "medium",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        penalty_factor: ArrayLike | None = None,
+        groups: Any = None,
+        n_outliers: int | float = 0,
+        warm_start: bool = False,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        random_state: Any = None,
     ):
         self._store(locals())
 
