@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from ..designs.base import Design
 from ..losses.base import Loss
-from ..penalties.base import PenaltyProtocol
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Problem:
     loss: Loss
     y: np.ndarray
     d: np.ndarray  # sample weights, summing to one
-    penalty: PenaltyProtocol  # bound to the design's number of features
+    penalty: Any  # a PenaltyProtocol, bound to the design's number of features
     alpha: float
     positive: bool | np.ndarray = False
 
@@ -38,7 +38,7 @@ class Problem:
     def restricted(self, parts: np.ndarray) -> Problem:
         """The problem on these parts alone; all others are fixed at 0."""
         W = self.penalty.norm.coordinates(parts)
-        positive = self.positive[W] if np.ndim(self.positive) else self.positive
+        positive = self.positive[W] if isinstance(self.positive, np.ndarray) else self.positive
         design, penalty = self.design.restricted(W), self.penalty.restricted(parts)
         return replace(self, design=design, penalty=penalty, positive=positive)
 
@@ -56,26 +56,26 @@ class Problem:
         """The rounding of a product with the design: that of float64, however its numbers are stored."""
         return float(np.finfo(float).eps)
 
-    def predictor(self, theta):
+    def predictor(self, theta: np.ndarray) -> np.ndarray:
         return self.design.matvec(theta)
 
-    def origin(self):
+    def origin(self) -> np.ndarray:
         """The linear predictor of theta = 0."""
         n = self.y.shape[0]
         return np.zeros((n, self.loss.n_outputs) if self.loss.multi_output else n)
 
-    def loss_value(self, eta):
+    def loss_value(self, eta: np.ndarray) -> float:
         return self.loss.value(eta, self.y, self.d)
 
-    def gradient(self, eta):
+    def gradient(self, eta: np.ndarray) -> np.ndarray:
         """Gradient of the loss in theta at the linear predictor ``eta``: one pass over X."""
         return self.design.rmatvec(self.loss.gradient(eta, self.y, self.d))
 
-    def hessian(self, eta, W):
+    def hessian(self, eta: np.ndarray, W: np.ndarray) -> np.ndarray:
         """The Hessian of the loss in theta, on the coordinates W."""
         return self.loss.gram(self.design, W, eta, self.y, self.d)
 
-    def weights(self, theta, gradient):
+    def weights(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """The penalty's weights at theta. Ties, zeros above all, go to the larger gradient.
 
         Under ``theta >= 0`` only the negative part of the gradient counts: a coordinate that its constraint
@@ -86,17 +86,17 @@ class Problem:
             pull = np.where(self.positive, np.minimum(gradient, 0.0), gradient)
         return self.penalty.weights(theta, self.alpha, pull)
 
-    def weights_freeing(self, theta, free):
+    def weights_freeing(self, theta: np.ndarray, free: np.ndarray) -> np.ndarray:
         """The penalty's weights at theta. Ties go to the parts of ``free``."""
         pull = np.zeros_like(theta)
         pull[self.penalty.norm.coordinates(free)] = -1.0
         return self.weights(theta, pull)
 
-    def free_set(self, theta, gradient):
+    def free_set(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """The parts that a trimmed penalty frees at theta, without those that it never penalizes."""
         return np.flatnonzero((self.weights(theta, gradient) == 0) & (self.penalty.levels(1.0) > 0))
 
-    def objective(self, theta, eta=None):
+    def objective(self, theta: np.ndarray, eta: np.ndarray | None = None) -> float:
         eta = self.predictor(theta) if eta is None else eta
         return self.loss_value(eta) + self.penalty.value(theta, self.alpha)
 
@@ -109,7 +109,7 @@ class Problem:
         bound = self.loss.curvature_bound
         return bound * self.spectral_norm() if np.isfinite(bound) else np.inf
 
-    def local_lipschitz(self, eta) -> float:
+    def local_lipschitz(self, eta: np.ndarray) -> float:
         """The same with the curvature at the linear predictor ``eta``, for losses without a bound."""
         live = self.d > 0
         curvature = self.loss.curvature(eta, self.y, self.d)[live].T / self.d[live]

@@ -129,7 +129,7 @@ class _LeastSquares:
         self.usable = np.flatnonzero(inner.alive & np.isfinite(problem.penalty.levels(1.0)))
         self.complete = self.usable.size <= _ALL_COLUMNS
         self.origin_loss = problem.loss_value(problem.origin())
-        self.model = None
+        self.model: GramSolver  # set by _columns
 
     def _require(self, columns):
         """Extend the Gram matrix to these columns if they are not in it."""

@@ -80,7 +80,14 @@ def iterate(
     rng = np.random.default_rng(0) if rng is None else rng
     normal, norms = problem.normalized()
     start = None if theta0 is None else feasible_start(problem, theta0) * norms
-    for step in _normalized(normal, norms, start, tol, rng, EFFORTS[effort]):
+    inner, settings = WorkingSetSolver(normal, tol), EFFORTS[effort]
+    if problem.penalty.n_free is None:
+        steps = _majorize_minimize(inner, start)
+    elif problem.loss.constant_curvature and problem.penalty.norm.q is None:
+        steps = _trimmed_quadratic(inner, norms, start, rng, settings)
+    else:
+        steps = _trimmed_general(inner, start, rng, settings)
+    for step in steps:
         yield replace(step, theta=step.theta / norms)
 
 
@@ -99,17 +106,6 @@ def confirm(
         confirmed = end.converged and np.array_equal(end.weights == 0, step.weights == 0)
         optimal = step.swap_optimal if confirmed else None
         yield replace(end, theta=end.theta / norms, swap_optimal=optimal)
-
-
-def _normalized(problem, norms, theta0, tol, rng, effort):
-    inner = WorkingSetSolver(problem, tol)
-    if problem.penalty.n_free is None:
-        yield from _majorize_minimize(inner, theta0)
-        return
-    if not problem.loss.constant_curvature or problem.penalty.norm.q is not None:
-        yield from _trimmed_general(inner, theta0, rng, effort)
-        return
-    yield from _trimmed_quadratic(inner, norms, theta0, rng, effort)
 
 
 # -- MM alone: any penalty, any loss ------------------------------------------------------------------
@@ -159,13 +155,15 @@ def _trimmed_general(inner, theta0, rng, effort):
     yield from improve_on_model(inner, best, rng, effort)
 
 
-def settle(inner, theta, weights) -> Step:
+def settle(inner: WorkingSetSolver, theta: np.ndarray, weights: np.ndarray) -> Step:
     """The local minimum that MM leads to from there."""
     *_, step = _majorize_minimize(inner, theta, weights)
     return step
 
 
-def improve_on_model(inner, best, rng, effort):
+def improve_on_model(
+    inner: WorkingSetSolver, best: Step, rng: np.random.Generator, effort: Effort
+) -> Iterator[Step]:
     """Steps of exchanges on the quadratic model at a local minimum, as long as the loss confirms them."""
     problem = inner.problem
     searchable = effort.search and problem.penalty.n_free > 0 and not np.any(problem.positive)
@@ -173,7 +171,8 @@ def improve_on_model(inner, best, rng, effort):
     while searchable and best.converged:
         proposal = _search_model(inner, best, rng, effort, kicks)
         if proposal is not None:
-            rival = yield from _settled(inner, *proposal, incumbent=best)
+            theta, weights = proposal
+            rival = yield from _settled(inner, theta, weights, best)
             if rival.objective < best.objective - 1e-9 * abs(best.objective):
                 best = rival
                 continue

@@ -15,15 +15,22 @@ O(p) work per step.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+from typing import Any
+
 import numpy as np
 
 from ..driver import Step
 from ..search.groups import eliminated
 from ..search.soft import SoftSearch
-from .workingset import GramSolver
+from .workingset import GramSolver, WorkingSetSolver
+
+Stage = tuple[np.ndarray, np.ndarray, float, np.ndarray]  # theta, gradient, loss, weights
 
 
-def default_start(inner, effort):
+def default_start(
+    inner: WorkingSetSolver, effort: Any
+) -> Generator[Step, None, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """The start of MM, ``(theta, gradient, weights)``; a generator of the steps that lead to it."""
     problem, penalty = inner.problem, inner.problem.penalty
     alpha = min(problem.alpha, start_alpha(inner)) if penalty.n_free else problem.alpha
@@ -70,7 +77,7 @@ def _homotopy_apart(inner):
     return theta, gradient, problem.weights(theta, gradient)
 
 
-def start_alpha(inner) -> float:
+def start_alpha(inner: WorkingSetSolver) -> float:
     """The alpha of a start if alpha itself is too large for one: a fraction of the alpha that zeroes all."""
     factor = inner.problem.penalty.levels(1.0)
     regular = (factor > 0) & np.isfinite(factor)
@@ -78,7 +85,7 @@ def start_alpha(inner) -> float:
     return 0.3 * np.max(pull[regular] / factor[regular], initial=0.0)
 
 
-def lasso_start(inner, tol, rounds=5):
+def lasso_start(inner: WorkingSetSolver, tol: float, rounds: int = 5) -> Stage:
     """``(theta, gradient, loss, weights)`` of the weighted lasso followed by some steps of MM."""
     problem, penalty = inner.problem, inner.problem.penalty
     theta, gradient = inner.null, inner.gradient_at_null
@@ -92,7 +99,7 @@ def lasso_start(inner, tol, rounds=5):
     return theta, gradient, loss, weights
 
 
-def eliminated_start(inner):
+def eliminated_start(inner: WorkingSetSolver) -> Generator[Step, None, tuple[np.ndarray, np.ndarray]]:
     """``(theta, weights)`` with the h free parts that backward elimination leaves of a weighted lasso.
 
     The alpha of the lasso falls until more than enough parts are in. A generator of steps.
@@ -122,7 +129,7 @@ def eliminated_start(inner):
     return theta, problem.weights_freeing(theta, free)
 
 
-def homotopy(inner, *, growth=1.5, first=0.1, max_stages=48):
+def homotopy(inner: Any, *, growth: float = 1.5, first: float = 0.1, max_stages: int = 48) -> Iterator[Stage]:
     """Yield ``(theta, gradient, loss, weights)`` for rising gamma, ending at weights of zeros and ones.
 
     Gamma starts where the largest magnitude loses ``first`` of its weight, then grows by the factor
@@ -151,7 +158,9 @@ def homotopy(inner, *, growth=1.5, first=0.1, max_stages=48):
             return
 
 
-def rising_alpha(inner, theta, gradient, *, first=0.05, count=6):
+def rising_alpha(
+    inner: WorkingSetSolver, theta: np.ndarray, gradient: np.ndarray, *, first: float = 0.05, count: int = 6
+) -> tuple[np.ndarray, np.ndarray]:
     """A start for ``inner``'s alpha: follow local minima from a smaller alpha up to it.
 
     At a small alpha the problem is nearly unpenalized and its free set hardly matters. Each larger alpha

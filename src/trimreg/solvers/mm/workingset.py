@@ -18,7 +18,7 @@ line search ensures descent: proximal Newton.
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -139,7 +139,21 @@ class Moved(NamedTuple):
     objective: float
 
 
-class WorkingSetSolver:
+class InnerSolver:
+    """A solver of weighted problems that can be taken to another alpha and h."""
+
+    problem: Problem
+    gram: Any  # a GramCache; None for a loss without constant curvature
+
+    def at(self, alpha: float, h: int | None = None) -> Self:
+        """This solver for another alpha (and h); all that does not depend on them is shared."""
+        other = copy.copy(self)
+        problem = self.problem.at(alpha)
+        other.problem = problem if h is None else problem.freeing(h)
+        return other
+
+
+class WorkingSetSolver(InnerSolver):
     """Solves a sequence of weighted problems that differ in their thresholds only.
 
     Parameters
@@ -153,10 +167,11 @@ class WorkingSetSolver:
         If it is known already.
     """
 
-    def __init__(self, problem: Problem, tol: float, max_rounds: int = 1000, gradient_at_zero=None):
+    max_rounds = 1000
+
+    def __init__(self, problem: Problem, tol: float, gradient_at_zero: np.ndarray | None = None):
         self.problem = problem
         self.norm = problem.penalty.norm
-        self.max_rounds = max_rounds
         if gradient_at_zero is None:
             gradient_at_zero = problem.gradient(problem.origin())
         self.gradient_at_zero = gradient_at_zero
@@ -170,7 +185,6 @@ class WorkingSetSolver:
         self.alive = self.norm.largest_in_part(norms) > 0
         self.share = norms**2  # the curvature of a coordinate by its column alone: 1 (on average in a group)
         self.null, self.gradient_at_null = np.zeros(problem.n_features), self.gradient_at_zero
-        self.gram: GramCache | None
         self.gram, self._ridge, self._last = None, _LEAST_RIDGE, None
         if problem.loss.constant_curvature:
             self.gram = GramCache(problem.design, problem.d)
@@ -201,14 +215,9 @@ class WorkingSetSolver:
             self.scale = largest
             self.goal = self.scale * self.tol
 
-    def at(self, alpha: float, h: int | None = None) -> Self:
-        """This solver for another alpha (and h); all that does not depend on them is shared."""
-        other = copy.copy(self)
-        problem = self.problem.at(alpha)
-        other.problem = problem if h is None else problem.freeing(h)
-        return other
-
-    def solve(self, theta, threshold, *, tol=None, gradient=None) -> Solution:
+    def solve(
+        self, theta: np.ndarray, threshold: np.ndarray, *, tol: float | None = None, gradient: Any = None
+    ) -> Solution:
         """The minimizer from a warm start; its gradient is computed unless given."""
         problem = self.problem
         goal = self.goal if tol is None else self.scale * max(tol, _FINEST)
@@ -255,7 +264,7 @@ class WorkingSetSolver:
             self._last = (theta, eta, gradient, loss)
         return Solution(theta, gradient, loss, converged)
 
-    def point(self, theta):
+    def point(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Predictor, gradient and loss at theta; for far X without a pass if theta is the last solution."""
         if self._last is not None and np.array_equal(theta, self._last[0]):
             return self._last[1:]
@@ -292,7 +301,7 @@ class WorkingSetSolver:
         few = parts.size <= min(self.room(), (self.norm.count - 1) // 4)
         return self.gram is None and few
 
-    def restricted(self, parts) -> WorkingSetSolver:
+    def restricted(self, parts: np.ndarray) -> WorkingSetSolver:
         """This solver for the problem on these parts alone, its columns copied out."""
         other = copy.copy(self)
         W = self.norm.coordinates(parts)
@@ -393,7 +402,7 @@ class WorkingSetSolver:
         return None, 0.0
 
 
-class GramSolver:
+class GramSolver(InnerSolver):
     """The same on some parts only, for the quadratic model at a point, in Gram coordinates: X is not touched.
 
     For least squares the model is the loss itself. It starts from a point of the whole problem and treats the
@@ -411,7 +420,10 @@ class GramSolver:
         The linear predictor at theta, needed if the curvature has to be computed.
     """
 
-    def __init__(self, inner: WorkingSetSolver, parts, theta, gradient, loss, predictor=None):
+    def __init__(
+        self, inner: WorkingSetSolver, parts: np.ndarray, theta: np.ndarray, gradient: np.ndarray,
+        loss: float, predictor: Any = None,
+    ):  # fmt: skip
         self.problem, self.scale, self.tol, self.goal = inner.problem, inner.scale, inner.tol, inner.goal
         self.norm = inner.norm
         self.null, self.gradient_at_null = inner.null, inner.gradient_at_null
@@ -429,9 +441,9 @@ class GramSolver:
         self._block = self.gram.block(U)
         self._theta, self._gradient, self._loss = theta, gradient, loss
 
-    at = WorkingSetSolver.at
-
-    def solve(self, theta, threshold, *, tol=None, gradient=None) -> Solution:
+    def solve(
+        self, theta: np.ndarray, threshold: np.ndarray, *, tol: float | None = None, gradient: Any = None
+    ) -> Solution:
         """The minimizer of the model; ``gradient`` is that of the model at theta, if known."""
         U = self.columns
         local = theta[U]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,31 +26,28 @@ class Exchanges:
     partner: np.ndarray  # the position in `free` of its partner in that swap
 
 
-class Search(Protocol):
-    """A free set, its solution, and its moves."""
+class Search:
+    """A free set with ``free`` and ``objective``, and its moves.
 
+    A subclass has ``exchanges() -> Exchanges``; ``attempt(leave, enter) -> bool``, which makes an exchange if
+    the objective falls; ``move_to(free)``; ``narrowed()``, a search over fewer columns, and ``adopt(other)``,
+    which takes its result; ``solution() -> (theta, free)``.
+    """
+
+    complete = True  # whether no column is left out
+    certifies = False  # whether scores of single swaps are exact, so that having none left is a certificate
+    state: tuple[str, ...]  # the names of the attributes that moves replace
     free: np.ndarray
     objective: float
-    complete: bool  # whether the search leaves no column out
-    certifies: bool  # whether scores of single swaps are exact, so that none left is a certificate
 
-    def exchanges(self) -> Exchanges: ...
+    def save(self) -> dict:
+        return {name: getattr(self, name) for name in self.state}
 
-    def attempt(self, leave: np.ndarray, enter: np.ndarray) -> bool: ...
+    def restore(self, state: dict) -> None:
+        self.__dict__.update(state)
 
-    def move_to(self, free: np.ndarray) -> None: ...
-
-    def refresh(self) -> None: ...
-
-    def narrowed(self, count: int | None = None) -> Search: ...
-
-    def adopt(self, other: Search) -> None: ...
-
-    def solution(self) -> tuple[np.ndarray, np.ndarray]: ...
-
-    def save(self) -> dict: ...
-
-    def restore(self, state: dict) -> None: ...
+    def refresh(self) -> None:
+        """Remove accumulated rounding, if there is any."""
 
 
 def _top(score, count):
@@ -62,7 +59,7 @@ def _top(score, count):
 
 
 def exchange_while_better(
-    search: Search, splices: Iterable[int] = (8, 4, 2), trials: int = 6
+    search: Any, splices: Iterable[int] = (8, 4, 2), trials: int = 6
 ) -> Iterator[float]:
     """Exchange as long as the objective falls; yields the objective after every improvement.
 
@@ -96,7 +93,7 @@ def _swap(search, scores, trials):
     return False
 
 
-def kick(search: Search, rng: np.random.Generator, share: int) -> bool:
+def kick(search: Any, rng: np.random.Generator, share: int) -> bool:
     """Replace a random part of the free set, the weak rather than the strong, and improve it by swaps.
 
     One coordinate in ``share`` is replaced, at least two. The search returns to its old state unless it ends

@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..gram import cholesky_inverse, inverse_factor, regularized_cholesky
+from ..mm.workingset import GramSolver
 from .exchange import Exchanges
 from .soft import SoftSearch
 
@@ -74,7 +75,7 @@ class GroupSearch(SoftSearch):
 
     n_outside = 32
 
-    def narrowed(self, count=None):
+    def narrowed(self) -> GroupSearch:
         return self
 
     def exchanges(self) -> Exchanges:
@@ -138,7 +139,9 @@ class GroupSearch(SoftSearch):
         return hessian
 
 
-def eliminated(model, theta, gradient, parts, count):
+def eliminated(
+    model: GramSolver, theta: np.ndarray, gradient: np.ndarray, parts: np.ndarray, count: int
+) -> np.ndarray:
     """The ``count`` of these parts that backward elimination on the quadratic model at theta leaves.
 
     ``theta`` is 0 outside of the parts. The model is minimized without a penalty over the parts and the

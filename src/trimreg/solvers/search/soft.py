@@ -10,12 +10,14 @@ exchanges that are tried are refitted, and kept only if the objective falls.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..gram import inverse_factor, regularized_cholesky
 from ..mm.kernels import best_swaps
 from ..mm.workingset import GramSolver, minimize_parts
-from .exchange import Exchanges
+from .exchange import Exchanges, Search
 
 
 def huber_cost(theta, inverse, threshold):
@@ -25,7 +27,7 @@ def huber_cost(theta, inverse, threshold):
     return clipped * size / inverse - clipped**2 / (2.0 * inverse)
 
 
-class SoftSearch:
+class SoftSearch(Search):
     """A free set, the local minimum that it leads to, and the exchanges that improve it.
 
     Parameters
@@ -40,11 +42,10 @@ class SoftSearch:
         Of the loss at theta.
     """
 
-    certifies = False
-    complete = True  # whether no column is left out
+    state = ("theta", "gradient", "loss", "objective", "free")
     n_outside = 64  # candidates outside the active set that are scored: those of largest gradient
 
-    def __init__(self, inner, theta, free, gradient=None):
+    def __init__(self, inner: Any, theta: np.ndarray, free: np.ndarray, gradient: Any = None):
         self.inner = inner
         self.problem = inner.problem
         self.norm = self.problem.penalty.norm
@@ -54,10 +55,9 @@ class SoftSearch:
         self.theta, self.gradient = theta, gradient
         self.move_to(free)
 
-    def narrowed(self, count=None) -> SoftSearch:
+    def narrowed(self) -> SoftSearch:
         """The search over the active columns and the 2h others (at least 100) of largest gradient."""
-        count = max(100, 2 * self.free.size) if count is None else count
-        inner = self.inner
+        inner, count = self.inner, max(100, 2 * self.free.size)
         columns = inner.alive & np.isfinite(self.levels) & ((inner.gram.place >= 0) | (self.theta != 0))
         columns[self.free] = True
         outside = np.flatnonzero(~columns & inner.alive & np.isfinite(self.levels))
@@ -75,7 +75,7 @@ class SoftSearch:
         if other.objective < self.objective:
             self._settle(other.theta, other.free)
 
-    def move_to(self, free):
+    def move_to(self, free: np.ndarray) -> None:
         """Run MM from this free set to a local minimum, and take the free set found there."""
         self._settle(self.theta, free, self.gradient)
 
@@ -149,7 +149,7 @@ class SoftSearch:
         gain = entry[:, None] - huber_cost(moved, diagonal[: S.size], self.levels[S])
         return entry, gain.max(axis=1), gain.argmax(axis=1)
 
-    def attempt(self, leave, enter) -> bool:
+    def attempt(self, leave: np.ndarray, enter: np.ndarray) -> bool:
         """Refit with these exchanged, on the active set alone; if F falls, move there."""
         known = (enter[:, None] == self._active).any(axis=1)
         parts = np.concatenate([self._active, enter[~known]])
@@ -173,15 +173,5 @@ class SoftSearch:
         self._settle(theta, np.flatnonzero(threshold == 0))
         return True
 
-    def refresh(self):
-        """Nothing to do: no rounding accumulates here."""
-
-    def save(self):
-        kept = ("theta", "gradient", "loss", "objective", "free")
-        return {name: getattr(self, name) for name in kept}
-
-    def restore(self, state):
-        self.__dict__.update(state)
-
-    def solution(self):
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
         return self.theta, self.free

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..gram import FixedGram, cholesky, cholesky_inverse, cholesky_solve, independent_columns
+from ..gram import FixedGram, GramCache, cholesky, cholesky_inverse, cholesky_solve, independent_columns
 from ..mm.kernels import best_swaps
-from .exchange import Exchanges
+from ..mm.workingset import WorkingSetSolver
+from .exchange import Exchanges, Search
 
 _DEPENDENT = 1e-9  # a column of norm one with less than this left unexplained counts as dependent
 _TRUSTED = 1e6  # scores are trusted up to this largest entry of M^-1: their error is about 1e-16 times it
@@ -58,7 +59,7 @@ def _first(score):
     return np.argpartition(-score, min(_LIKELY, score.size) - 1)[:_LIKELY]
 
 
-class SubsetSearch:
+class SubsetSearch(Search):
     """A free set, the least-squares fit on it, and the moves that improve it.
 
     Parameters
@@ -72,7 +73,9 @@ class SubsetSearch:
         in the universe, except for ``free`` here and in :meth:`solution`, which index the design.
     """
 
-    def __init__(self, inner, free, universe=None):
+    state = ("free", "A", "theta", "explained", "inverse")
+
+    def __init__(self, inner: WorkingSetSolver, free: np.ndarray, universe: np.ndarray | None = None):
         self.inner = inner
         problem = inner.problem
         limits = problem.penalty.levels(1.0)
@@ -82,7 +85,7 @@ class SubsetSearch:
         self.size = problem.penalty.n_free
         self.n_features = problem.n_features
         self.universe = np.arange(problem.n_features) if universe is None else universe
-        self.gram = inner.gram
+        self.gram: GramCache = inner.gram
         if universe is not None:  # indices are positions in it from here on
             self.gram = FixedGram(np.arange(universe.size), inner.gram.block(universe), universe.size)
         self.target = -inner.gradient_at_zero[self.universe]
@@ -95,9 +98,9 @@ class SubsetSearch:
         place[self.universe] = np.arange(self.universe.size)
         self.move_to(place[free])
 
-    def narrowed(self, count=None) -> SubsetSearch:
+    def narrowed(self) -> SubsetSearch:
         """The search over the active columns and the 4h others (at least 100) of largest gain on entering."""
-        count = max(100, 4 * self.size) if count is None else count
+        count = max(100, 4 * self.size)
         entry = self._entries()
         best = np.argpartition(-entry, count)[:count] if count < entry.size else np.arange(entry.size)
         best = best[entry[best] > 0]
@@ -140,10 +143,10 @@ class SubsetSearch:
         return factor, theta, float(self.target[A] @ theta)
 
     @property
-    def objective(self):
+    def objective(self) -> float:  # type: ignore[override]
         return 0.5 * (self.energy - self.explained)
 
-    def move_to(self, free):
+    def move_to(self, free: np.ndarray) -> None:
         """Fit on this free set and rebuild K, c and s; fill vacant places with the best columns."""
         free = free[self.eligible[free]]
         A = np.concatenate([free, self.always])
@@ -234,7 +237,7 @@ class SubsetSearch:
         )  # fmt: skip
         return gain, partner
 
-    def attempt(self, leave, enter) -> bool:
+    def attempt(self, leave: np.ndarray, enter: np.ndarray) -> bool:
         """Exchange these columns if the refitted objective falls; returns whether it did."""
         if leave.size == 1 and enter.size == 1:
             self.gram.rows(enter, self._likely)  # a swap that is tried is made, except for rounding
@@ -311,18 +314,13 @@ class SubsetSearch:
         self.A = np.concatenate([self.free, self.always])
         self._close()
 
-    def save(self):
+    def save(self) -> dict:
         # Swaps update K, c and s in place; everything else is replaced, never written into.
-        moving = ("link", "correlation", "spare")
-        kept = ("free", "A", "theta", "explained", "inverse")
-        return {name: getattr(self, name).copy() for name in moving} | {
-            name: getattr(self, name) for name in kept
+        return super().save() | {
+            name: getattr(self, name).copy() for name in ("link", "correlation", "spare")
         }
 
-    def restore(self, state):
-        self.__dict__.update(state)
-
-    def refresh(self):
+    def refresh(self) -> None:
         """Rebuild K, c and s, free of accumulated rounding."""
         self._rebuild()
 
@@ -352,7 +350,7 @@ class SubsetSearch:
         problem = self.inner.problem
         return problem.design.uncompressed(problem.d)
 
-    def solution(self):
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
         """The coefficients and the free set, for the whole design."""
         theta = np.zeros(self.n_features)
         theta[self.universe[self.A]] = self.theta
