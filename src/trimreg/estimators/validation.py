@@ -299,7 +299,7 @@ def check_options(spec: SolverSpec, options: Mapping[str, Any], penalty: Any, po
             f"solver {spec.name!r} is defined for trimmed penalties only; with penalty "
             f"{type(penalty).__name__} use solver='mm' or 'prox'"
         )
-    if not penalty.majorizes and spec.name != "prox":
+    if not penalty.majorizes and spec.needs_weights:
         raise ValueError(
             f"solver {spec.name!r} works with weights, which penalty {type(penalty).__name__} does not have; "
             "use solver='prox'"

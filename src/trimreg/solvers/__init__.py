@@ -11,7 +11,7 @@ from .driver import (
     many_fits,
     run,
 )
-from .problem import Problem, feasible_start
+from .problem import Problem
 
 __all__ = [
     "EFFORTS",
@@ -21,7 +21,6 @@ __all__ = [
     "SolverResult",
     "SolverSpec",
     "Step",
-    "feasible_start",
     "get_solver",
     "many_fits",
     "run",

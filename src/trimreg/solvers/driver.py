@@ -207,6 +207,7 @@ class SolverSpec:
     positive: bool  # whether it can keep theta >= 0
     options: tuple[str, ...]
     choices: Mapping[str, tuple] = field(default_factory=dict)  # the allowed values of an option
+    needs_weights: bool = True  # whether the penalty must have weights
 
     def iterate(self, problem: Any, theta0: np.ndarray | None, **options: Any) -> Iterator[Step]:
         """The solver's generator of steps; least squares on far data is solved on few rows first."""
@@ -241,7 +242,7 @@ SOLVERS = {
         # proximal gradient with the exact prox of the penalty
         SolverSpec(
             "prox", f"{__package__}.first_order.prox", 20_000, False, True, ("eta", "accelerate"),
-            {"accelerate": _FLAG},
+            {"accelerate": _FLAG}, needs_weights=False,
         ),
     )
 }  # fmt: skip

@@ -17,9 +17,6 @@ import numpy as np
 from .driver import Step
 from .problem import Problem
 
-#: Beyond this many columns the Gram matrix costs too much, unless the design says otherwise.
-WIDEST = 3000
-
 
 def pays(problem: Problem) -> bool:
     """Whether to solve on few rows: for least squares of moderate width, if X is far and longer than wide."""
@@ -27,8 +24,7 @@ def pays(problem: Problem) -> bool:
         return False
     outputs = problem.loss.n_outputs
     p = problem.n_features // outputs
-    widest = problem.design.widest_gram
-    return bool(p <= widest and p + outputs < np.count_nonzero(problem.d))
+    return bool(p <= problem.design.widest_gram and p + outputs < np.count_nonzero(problem.d))
 
 
 def compress(problem: Problem) -> Problem:

@@ -176,16 +176,6 @@ def feasible_start(problem: Problem, theta0: np.ndarray | None) -> np.ndarray:
 
     .. math:: \arg\min_\theta \|\theta - \theta^0\| \quad\text{with}\quad \theta_j = 0
               \text{ where } f_j = \infty, \quad \theta \ge 0 \text{ if the problem asks for it.}
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> import numpy as np
-    >>> from trimreg.penalties import L1
-    >>> from trimreg.solvers import feasible_start
-    >>> penalty = L1(penalty_factor=[1.0, 1.0, np.inf]).bind(3)
-    >>> feasible_start(SimpleNamespace(penalty=penalty, n_features=3, positive=True), [1.0, -1.0, 1.0])
-    array([1., 0., 0.])
     """
     theta = np.zeros(problem.n_features) if theta0 is None else np.array(theta0, dtype=float)
     if theta.shape != (problem.n_features,):
