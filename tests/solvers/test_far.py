@@ -11,7 +11,6 @@ from trimreg.designs import Design, as_design
 from trimreg.designs.far.rows import ArrayRows
 from trimreg.losses import Cox, Huber, get_loss
 from trimreg.solvers import Problem, get_solver
-from trimreg.solvers import few_rows as compressed
 from trimreg.solvers.mm import solver as mm
 from trimreg.solvers.mm.workingset import WorkingSetSolver
 from trimreg.solvers.search import subset
@@ -391,7 +390,7 @@ def test_the_data_correct_a_wrong_solution_of_few_rows():
     X, rng = design_of(seed=23)
     rows = ArrayRows(X, 50)
     problem = problem_of(X, target_of("quadratic", X, rng), "quadratic", rows)
-    few = compressed.compress(problem)
+    few = problem.compressed()
     *_, step = mm.iterate(few, None, tol=1e-9)
     wrong = replace(step, theta=step.theta * 1.01, swap_optimal=True)
     before = rows.passes
@@ -463,7 +462,7 @@ def test_rows_say_up_to_which_width_the_gram_matrix_is_worth_its_cost():
         rows = ArrayRows(X, block_rows=50)
         rows.widest_gram = widest
         problem = Problem(as_design(rows, d), get_loss("quadratic"), y, d, TrimmedL1(h=3).bind(40), 0.1)
-        assert compressed.pays(problem) is answer
+        assert problem.worth_compressing is answer
         assert_agree(*(solve(data, y, penalty=TrimmedL1(h=3), alpha="exact") for data in (X, rows)))
 
 

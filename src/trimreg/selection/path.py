@@ -12,7 +12,6 @@ from ..estimators import validation as check
 from ..estimators.task import Task, prepare
 from ..penalties import TrimmedL1
 from ..solvers import EFFORTS, SolverResult
-from ..solvers.few_rows import compress, pays
 from ..solvers.mm.workingset import WorkingSetSolver
 from ..solvers.surface import surface
 from .grid import alpha_grid, check_alphas, check_hs
@@ -186,7 +185,7 @@ def cells(task: Task, hs, alphas, **options):
     threshold = problem.exact_threshold() * (1 + 1e-6) or 1.0
     values = [threshold if alpha == "exact" else alpha for alpha in alphas]
     tol, rng = task.options["tol"], task.options["rng"]
-    problem = compress(problem) if not problem.near and pays(problem) else problem
+    problem = problem.compressed() if problem.worth_compressing else problem
     return values, surface(problem, hs, values, tol=tol, rng=rng, **options), problem
 
 

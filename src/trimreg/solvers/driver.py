@@ -212,12 +212,31 @@ class SolverSpec:
     def iterate(self, problem: Any, theta0: np.ndarray | None, **options: Any) -> Iterator[Step]:
         """The solver's generator of steps; least squares on far data is solved on few rows first."""
         solver = import_module(self.module)
-        if not getattr(problem, "near", True):
-            from . import few_rows
-
-            if few_rows.pays(problem):
-                return few_rows.iterate(solver, problem, theta0, options, "w0" in self.options)
+        if getattr(problem, "worth_compressing", False):
+            return self._on_few_rows(solver, problem, theta0, options)
         return solver.iterate(problem, theta0, **options)
+
+    def _on_few_rows(self, solver, problem, theta0, options):
+        """Steps on few rows with the same least squares, in memory, and then on the data from there.
+
+        The gradient of the data shows errors of rounding, so the returned solution is confirmed by the data.
+        That takes a pass or two, because hardly anything is left to do. It is done by the solver's function
+        ``confirm`` if it has one. Otherwise the solver itself continues, with the weights if it takes them.
+        """
+        few = problem.compressed()
+        for step in solver.iterate(few, theta0, **options):
+            yield replace(step, converged=False, swap_optimal=None)
+            if step.converged:
+                break
+        if hasattr(solver, "confirm"):
+            yield from solver.confirm(problem, few, step, **options)
+            return
+        further = dict(options)
+        if further.get("eta") is None:
+            further["eta"] = 1.0 / few.lipschitz()  # on the data it would take many passes
+        if "w0" in self.options:
+            further["w0"] = step.weights
+        yield from solver.iterate(problem, step.theta, **further)
 
 
 EFFORTS = ("low", "medium", "high")

@@ -52,6 +52,23 @@ class Problem:
         return self.design.near
 
     @property
+    def worth_compressing(self) -> bool:
+        """Whether to solve on few rows: for least squares of moderate width, if X is far and long."""
+        if self.near or not self.loss.least_squares:
+            return False
+        p = self.n_features // self.loss.n_outputs
+        narrow = p <= self.design.widest_gram
+        return bool(narrow and p + self.loss.n_outputs < np.count_nonzero(self.d))
+
+    def compressed(self) -> Problem:
+        r"""The problem on few rows of equal weight, with the same objective; takes one pass over X.
+
+        .. math:: \tfrac12 \sum_i d_i (y_i - z_i'\theta)^2 = \tfrac1{2m} \sum_{i=1}^m (r_i - R_i'\theta)^2
+        """
+        design, y = self.design.compressed(self.y, self.d)
+        return replace(self, design=design, y=y, d=np.full(len(y), 1.0 / len(y)))
+
+    @property
     def precision(self) -> float:
         """The rounding of a product with the design: that of float64, however its numbers are stored."""
         return float(np.finfo(float).eps)

@@ -94,7 +94,7 @@ def iterate(
 def confirm(
     problem: Problem, few: Problem, step: Step, *, tol: float = 1e-6, **ignored: Any
 ) -> Iterator[Step]:
-    """MM on the data from a step of the problem on few rows (:mod:`trimreg.solvers.few_rows`).
+    """MM on the data from a step of the problem on few rows (:meth:`Problem.compressed`).
 
     Gram matrices are still those of the few rows; the gradients of the data correct their rounding.
     """

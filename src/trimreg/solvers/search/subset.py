@@ -98,9 +98,9 @@ class SubsetSearch(Search):
         place[self.universe] = np.arange(self.universe.size)
         self.move_to(place[free])
 
-    def narrowed(self) -> SubsetSearch:
+    def narrowed(self, count: int | None = None) -> SubsetSearch:
         """The search over the active columns and the 4h others (at least 100) of largest gain on entering."""
-        count = max(100, 4 * self.size)
+        count = max(100, 4 * self.size) if count is None else count
         entry = self._entries()
         best = np.argpartition(-entry, count)[:count] if count < entry.size else np.arange(entry.size)
         best = best[entry[best] > 0]
