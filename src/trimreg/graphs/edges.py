@@ -93,7 +93,7 @@ class EdgeTable(Summary, Sequence):
         max_rows: int | None = 50,
     ):
         self.edges = tuple(edges)
-        columns = {
+        columns: dict[str, list] = {
             "partial correlation": [edge.partial_correlation for edge in self.edges],
             "precision": [edge.precision for edge in self.edges],
         }

@@ -54,7 +54,7 @@ class GraphicalModel(EmpiricalCovariance):
             name, value = ("scores", self.scores) if self.kind == "pearson" else ("kind", self.kind)
             raise ValueError(f"{name}={value!r} needs data; leave it out with covariance='precomputed'")
         check.check_flag("assume_centered", self.assume_centered)
-        settings = None
+        settings: Any = None
         if len(X.shape) == 2 and X.shape[1] > 1:  # anything else is refused below
             penalty, default_h = edge_penalty(self.penalty, h, self.penalty_factor)
             settings = check_settings(
@@ -97,11 +97,11 @@ class GraphicalModel(EmpiricalCovariance):
             penalty = penalty.freeing(n_free)
             penalty.h = n_free
         self._data, self._penalty = data, penalty
-        self._scaling = {"standardize": bool(self.standardize), "shrinkage": float(self.shrinkage)}
+        self._scaling: dict[str, Any] = {"standardize": self.standardize, "shrinkage": self.shrinkage}
         # The accuracy that a relative duality gap of tol guarantees: see :meth:`certificate`.
         self._violation = float(np.sqrt(2.0 * self.tol * max(1.0, abs(result.objective))))
         for name in ("edges_", "partial_correlation_"):
-            vars(self).pop(name, None)  # of an earlier fit
+            self.__dict__.pop(name, None)  # of an earlier fit
         self.result_ = result
         self.empirical_covariance_ = data.covariance
         self.location_ = data.location

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..penalties.base import PenaltyProtocol
 from ..solvers.gram import cholesky, cholesky_inverse
 
 
@@ -25,7 +24,7 @@ class Factored(NamedTuple):
     """A matrix and its Cholesky factor, which is None if the matrix is not positive definite."""
 
     Theta: np.ndarray
-    factor: np.ndarray | None
+    factor: Any
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class GraphicalProblem:
     """A correlation matrix, a penalty on its edges, and alpha."""
 
     S: np.ndarray
-    penalty: PenaltyProtocol  # bound to the edges, extended by the diagonal
+    penalty: Any  # bound to the edges, extended by the diagonal
     alpha: float
     positive: bool = field(default=False, init=False)
     precision: float = field(default=float(np.finfo(float).eps), init=False)

@@ -161,7 +161,7 @@ def solve_graphical(
 class GraphSettings:
     """The checked arguments of a graphical model, apart from S."""
 
-    penalty: Penalty  # bound to the edges, in the user's units
+    penalty: Any  # bound to the edges, in the user's units
     alpha: float | str
     solver: SolverSpec
     standardize: bool
@@ -316,7 +316,7 @@ class GraphTask:
     """A graphical problem, how to solve it, and the way back to the user's units."""
 
     problem: GraphicalProblem
-    penalty: Penalty  # in the user's units
+    penalty: Any  # in the user's units
     solver: SolverSpec
     options: dict[str, Any]
     max_iter: int
@@ -448,9 +448,10 @@ def prepare_graph(
         rows, columns = np.triu_indices(p, 1)
         units = np.append(deviation[rows] * deviation[columns], np.ones(p))
     # The best graph of h edges is the same in all units, so its search is done on the correlation scale.
-    in_units = units is not None and alpha != "exact"
     edges = bound.extended(p)
-    problem = GraphicalProblem(R, edges.rescaled(units) if in_units else edges, 0.0)
+    if units is not None and alpha != "exact":
+        edges = edges.rescaled(units)
+    problem = GraphicalProblem(R, edges, 0.0)
     task = GraphTask(
         problem=problem.at(_alpha(problem, alpha)),
         penalty=bound,

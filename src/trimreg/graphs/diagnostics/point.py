@@ -28,7 +28,7 @@ class GraphPoint:
 
     S: np.ndarray
     theta: np.ndarray
-    penalty: Penalty  # bound to the edges, the pairs i < j in the order of np.triu_indices(p, 1)
+    penalty: Any  # bound to the edges, the pairs i < j in the order of np.triu_indices(p, 1)
     alpha: float
     scale: np.ndarray  # the penalty acts on scale_i scale_j Theta_ij, with Theta in the units of the data
     symmetric: bool  # whether the given precision is symmetric to the last digit
@@ -54,7 +54,7 @@ class GraphPoint:
         A[self.pairs[::-1]] = values
         return A
 
-    def pair(self, edge: int) -> tuple[int, int]:
+    def pair(self, edge: Any) -> tuple[int, int]:
         """The two variables of an edge."""
         return int(self.pairs[0][edge]), int(self.pairs[1][edge])
 
@@ -151,7 +151,7 @@ def read_graph(
         S = S / scale[:, None] / scale
         np.fill_diagonal(S, 1.0)
         theta = scale[:, None] * theta * scale
-    bound = get_penalty(penalty).bind(p * (p - 1) // 2)
+    bound: Any = get_penalty(penalty).bind(p * (p - 1) // 2)
     if bound.norm.q is not None or not bound.majorizes:
         raise ValueError(f"penalty must weigh single edges (TrimmedL1, L1, MCP, SCAD); got {penalty!r}")
     point = GraphPoint(S, theta, bound, alpha, scale, symmetric, eps)

@@ -13,6 +13,7 @@ does, and every step lowers the objective by at least ``1 - log 2``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -131,8 +132,8 @@ def best_edge_swap(
     now, start = refits.objective(inside, _correlated(point))
     if start is None:
         return EdgeSwap(None, None, 0.0, -np.inf, None, False, refits.count)
-    best = (np.inf, None, None, None)
-    leaving = [None] if inside.size < n_free else list(inside)
+    best: tuple[float, Any, Any, Any] = (np.inf, None, None, None)
+    leaving: list[Any] = [None] if inside.size < n_free else list(inside)
     for i in leaving:
         kept = inside[inside != i] if i is not None else inside
         for j in outside if n_free else ():

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -255,7 +255,8 @@ def smallest_dependent_set(R: np.ndarray) -> np.ndarray | None:
     others = np.setdiff1d(np.arange(R.shape[0]), base)
     if others.size == 0:
         return None
-    coefficients = np.abs(cholesky_solve(cholesky(R[np.ix_(base, base)]), R[np.ix_(base, others)]))
+    factor: Any = cholesky(R[np.ix_(base, base)])
+    coefficients = np.abs(cholesky_solve(factor, R[np.ix_(base, others)]))
     members = coefficients > _TAKES_PART * np.maximum(coefficients.max(axis=0), 1e-300)
     smallest = int(np.argmin(members.sum(axis=0)))
     return np.sort(np.append(base[members[:, smallest]], others[smallest]))

@@ -67,9 +67,8 @@ def iterate(
             yield _step(point, point.gap <= tol)
         return
     rough = max(_ROUGH, tol)
-    ends = []
+    ends: list[MMStep] = []
     for weights, theta in _starting_weights(inner, theta0, start, effort):
-        point = None
         try:
             for point in majorize_minimize(inner, weights, theta, rough):
                 yield _step(min([point, *ends], key=_objective))

@@ -261,7 +261,7 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         with search.progress(self.hs_.size * len(self.alphas_), "fits") as advance:
             self.path_ = solve_graph_path(task, *grid, advance=advance)
         for name in _PATHS:
-            vars(self).pop(name, None)  # of an earlier fit
+            self.__dict__.pop(name, None)  # of an earlier fit
         for part in parts:
             part.hs, part.alphas = grid
         if self.criterion is None:

@@ -216,7 +216,8 @@ def solve_graph_path(
     with_own = replace(task, options=task.options | {"start": own}) if trimmed else task
     quick = replace(task, options=task.options | {"effort": "low"})
     cells = np.empty((len(hs), len(alphas)), dtype=object)
-    thetas, before = [None] * len(hs), None
+    thetas: list[Any] = [None] * len(hs)
+    before, nothing = None, np.empty(0)
     for j, alpha in enumerate(alphas):
         for i, h in enumerate(hs):
             place = {"h": int(h) if trimmed else None, "alpha": alpha}
@@ -229,7 +230,7 @@ def solve_graph_path(
             whole = with_own if effort == "high" or j == 0 else task
             best = whole.at(**place, start=start).solve()
             thetas[i] = before = task.theta(best.precision)
-            cells[i, j] = replace(best, covariance=None, weights=None, history={})
+            cells[i, j] = replace(best, covariance=nothing, weights=nothing, history={})
             if advance is not None:
                 advance()
     return _collected(hs, alphas, cells, dtype)
