@@ -58,24 +58,18 @@ class GraphData(NamedTuple):
         return (X - self.location) / self.scale
 
 
+def given_covariance(S: Any, names: Sequence[str] | None = None) -> GraphData:
+    """The data of a covariance matrix that the user passes, checked."""
+    S, dtype = check_covariance(S, names)
+    p, S = S.shape[0], (S + S.T) / 2
+    dtype = _wide_enough(S, dtype)
+    return GraphData(S, np.zeros(p, dtype), np.ones(p, dtype), None, None, dtype)
+
+
 def read_covariance(
-    X: Any,
-    *,
-    covariance: str | None = None,
-    kind: str = "pearson",
-    scores: str | None = None,
-    assume_centered: bool = False,
-    names: Sequence[str] | None = None,
+    X: Any, *, kind: str, scores: str | None, assume_centered: bool, names: Sequence[str] | None = None
 ) -> GraphData:
-    """S computed from data, or checked if it is given; ``names`` of the columns are for messages."""
-    if covariance == "precomputed":
-        S, dtype = check_covariance(X, names)
-        p, S = S.shape[0], (S + S.T) / 2
-        dtype = _wide_enough(S, dtype)
-        return GraphData(S, np.zeros(p, dtype), np.ones(p, dtype), None, None, dtype)
-    if kind != "pearson" or scores is not None:
-        X = check.check_near(X, "a correlation of ranks or scores", "use kind='pearson' with scores=None")
-    X = check.check_matrix(X)
+    """S of a checked matrix of samples; ``names`` of the columns are for messages."""
     n, p = X.shape
     if n < 2:
         raise ValueError("X must have at least two samples; got n_samples = 1")
@@ -91,14 +85,14 @@ def read_covariance(
         listed = ", ".join(shown(j, names) for j in constant[:6])
         which = "zero" if around_zero else "constant"
         raise ValueError(f"X must have no {which} columns, because they have no edges: drop {listed}")
-    if scores == "npn" and kind == "pearson":
+    if scores == "npn":
         transformer = Nonparanormal().fit(X)
-        S = covariance_of(transformer.transform(X)).covariance
+        S = _moments(transformer.transform(X), kind, False).covariance
         return GraphData(S, np.zeros(p, X.dtype), np.ones(p, X.dtype), transformer, n, X.dtype)
     if is_virtual(X):
         location = np.zeros(p) if assume_centered else design.offset
     else:
-        S, location, scale = covariance_of(X, kind=kind, scores=scores, assume_centered=assume_centered)
+        S, location, scale = _moments(np.asarray(X, dtype=float), kind, assume_centered)
     if kind == "pearson":
         scale = np.ones(p)
     dtype = _wide_enough(S, X.dtype)
@@ -192,18 +186,26 @@ def covariance_of(
     array([[1.   , 0.618],
            [0.618, 1.   ]])
     """
-    check.check_choice("kind", kind, KINDS)
-    check.check_choice("scores", scores, SCORES)
-    assume_centered = check.check_flag("assume_centered", assume_centered)
-    if scores is not None and kind != "pearson":
-        raise ValueError(f"scores={scores!r} needs kind='pearson', because ranks do not change; got {kind!r}")
+    check_kind(kind, scores, assume_centered)
     if sp.issparse(X):
         raise ValueError("X must be dense; pass X.toarray()")
     X = np.asarray(check.check_matrix(X), dtype=float)
     if len(X) < 2:
         raise ValueError("X must have at least two samples (rows); got n_samples = 1")
-    if scores == "npn":
-        X = Nonparanormal().fit_transform(X)
+    return _moments(Nonparanormal().fit_transform(X) if scores == "npn" else X, kind, assume_centered)
+
+
+def check_kind(kind: Any, scores: Any, assume_centered: Any) -> None:
+    """Check the arguments of :func:`covariance_of` other than X."""
+    check.check_choice("kind", kind, KINDS)
+    check.check_choice("scores", scores, SCORES)
+    check.check_flag("assume_centered", assume_centered)
+    if scores is not None and kind != "pearson":
+        raise ValueError(f"scores={scores!r} needs kind='pearson', because ranks do not change; got {kind!r}")
+
+
+def _moments(X, kind, assume_centered):
+    """:func:`covariance_of` for a checked matrix in float64."""
     location = np.zeros(X.shape[1]) if assume_centered else _means(X)
     scale = _lengths(X - location) / np.sqrt(len(X))
     if kind == "pearson":

@@ -86,12 +86,9 @@ class EdgeTable(Summary, Sequence):
     """
 
     def __init__(
-        self,
-        edges: Sequence[Edge] = (),
-        title: str = "",
-        facts: dict[str, Any] | None = None,
+        self, edges: Sequence[Edge] = (), title: str = "", facts: dict[str, Any] | None = None,
         max_rows: int | None = 50,
-    ):
+    ):  # fmt: skip
         self.edges = tuple(edges)
         columns: dict[str, list] = {
             "partial correlation": [edge.partial_correlation for edge in self.edges],
@@ -129,14 +126,9 @@ class EdgeTable(Summary, Sequence):
 
 
 def edge_table(
-    precision: ArrayLike,
-    names: Sequence[str] | None = None,
-    weights: ArrayLike | None = None,
-    *,
-    title: str = "",
-    facts: dict[str, Any] | None = None,
-    max_rows: int | None = 50,
-) -> EdgeTable:
+    precision: ArrayLike, names: Sequence[str] | None = None, weights: ArrayLike | None = None, *,
+    title: str = "", facts: dict[str, Any] | None = None, max_rows: int | None = 50,
+) -> EdgeTable:  # fmt: skip
     r"""The edges of a precision matrix, the pairs with :math:`\Theta_{ij} \ne 0`, as a table.
 
     They are sorted by the absolute value of the partial correlation; ties stay in the order of the variables.
@@ -153,16 +145,10 @@ def edge_table(
     partial = partial_correlations(precision)
     rows, columns = np.nonzero(np.triu(precision, 1))
     order = np.argsort(-np.abs(partial[rows, columns]), kind="stable")
-    edges = [
-        Edge(
-            names[i],
-            names[j],
-            float(partial[i, j]),
-            float(precision[i, j]),
-            None if weights is None else bool(weights[i, j] <= 0),
-        )
-        for i, j in zip(rows[order], columns[order], strict=True)
-    ]
+    edges = []
+    for i, j in zip(rows[order], columns[order], strict=True):
+        free = None if weights is None else bool(weights[i, j] <= 0)
+        edges.append(Edge(names[i], names[j], float(partial[i, j]), float(precision[i, j]), free))
     if facts is None:
         facts = {"variables": p, "edges": len(edges)}
         if weights is not None:

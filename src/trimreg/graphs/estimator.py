@@ -17,11 +17,11 @@ from ..estimators import validation as check
 from ..penalties import Penalty
 from ..solvers import EFFORTS
 from .covariances import (
-    KINDS,
-    SCORES,
     GraphData,
+    check_kind,
     design_and_moments,
     duplicate_columns,
+    given_covariance,
     read_covariance,
     shown,
 )
@@ -38,22 +38,27 @@ class GraphicalModel(EmpiricalCovariance):
 
     store_precision = True  # of scikit-learn's base class, whose constructor is not called
 
+    def _store(self, parameters: dict[str, Any]) -> None:
+        """Set the parameters of the constructor as attributes."""
+        for name in self._get_param_names():
+            setattr(self, name, parameters[name])
+
     # -- fit ---------------------------------------------------------------------------------------
 
-    def _read(self, X, *, h, alpha, solver="mm", max_iter=None, options) -> tuple[GraphSettings, GraphData]:
-        """The checked parameters, and S; everything that needs no data is checked before S is computed."""
+    def _read(
+        self, X, *, h, alpha, solver="mm", max_iter=None, options
+    ) -> tuple[GraphSettings, GraphData, Any]:
+        """The checked parameters, S and X; all checks that need no data come before S is computed."""
         precomputed = self.covariance == "precomputed"
         X = to_host(X) if precomputed else X
         if sp.issparse(X):
             raise ValueError(_DENSE)
         X = X if hasattr(X, "shape") else check.check_real("S" if precomputed else "X", X)
         check.check_choice("covariance", self.covariance, COVARIANCES)
-        check.check_choice("kind", self.kind, KINDS)
-        check.check_choice("scores", self.scores, SCORES)
+        check_kind(self.kind, self.scores, self.assume_centered)
         if precomputed and (self.kind != "pearson" or self.scores is not None):
             name, value = ("scores", self.scores) if self.kind == "pearson" else ("kind", self.kind)
             raise ValueError(f"{name}={value!r} needs data; leave it out with covariance='precomputed'")
-        check.check_flag("assume_centered", self.assume_centered)
         settings: Any = None
         if len(X.shape) == 2 and X.shape[1] > 1:  # anything else is refused below
             penalty, default_h = edge_penalty(self.penalty, h, self.penalty_factor)
@@ -63,13 +68,17 @@ class GraphicalModel(EmpiricalCovariance):
                 options=options, default_h=default_h,
             )  # fmt: skip
         check.check_features(self, X)  # names and number
-        return settings, self._covariance(X)
+        if precomputed:
+            return settings, given_covariance(X, self._names()), X
+        if self.kind != "pearson" or self.scores is not None:
+            X = check.check_near(X, "a correlation of ranks or scores", "use kind='pearson' with scores=None")
+        X = check.check_matrix(X)
+        return settings, self._covariance(X), X
 
     def _covariance(self, X) -> GraphData:
-        return read_covariance(
-            X, covariance=self.covariance, kind=self.kind, scores=self.scores,
-            assume_centered=self.assume_centered, names=self._names(),
-        )  # fmt: skip
+        """S of a checked matrix of samples."""
+        own = {"kind": self.kind, "scores": self.scores, "assume_centered": self.assume_centered}
+        return read_covariance(X, **own, names=self._names())
 
     def _names(self):
         return getattr(self, "feature_names_in_", None)
@@ -234,16 +243,10 @@ class GraphicalModel(EmpiricalCovariance):
 
         check_is_fitted(self)
         facts = fit_facts(
-            n_samples=self._data.n_samples,
-            n_features=self.n_features_in_,
-            h=self._penalty.n_free,
-            alpha=self.alpha_,
-            objective=self.objective_,
-            stationarity=self.stationarity_,
-            converged=self.result_.converged,
-            edges=self.n_edges_,
-            dual_gap=self.dual_gap_,
-        )
+            n_samples=self._data.n_samples, n_features=self.n_features_in_, h=self._penalty.n_free,
+            alpha=self.alpha_, objective=self.objective_, stationarity=self.stationarity_,
+            converged=self.result_.converged, edges=self.n_edges_, dual_gap=self.dual_gap_,
+        )  # fmt: skip
         return edge_table(
             self.precision_, self._names(), self.trim_weights_, title=type(self).__name__, facts=facts,
             max_rows=max_rows,
@@ -396,23 +399,7 @@ class TrimmedGraphicalLasso(GraphicalModel):
         max_iter: int | None = None,
         random_state: Any = None,
     ):
-        self.h = h
-        self.alpha = alpha
-        self.penalty = penalty
-        self.covariance = covariance
-        self.kind = kind
-        self.scores = scores
-        self.assume_centered = assume_centered
-        self.standardize = standardize
-        self.shrinkage = shrinkage
-        self.penalty_factor = penalty_factor
-        self.solver = solver
-        self.effort = effort
-        self.start = start
-        self.warm_start = warm_start
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
+        self._store(locals())
 
     def fit(self, X: Any, y: Any = None) -> TrimmedGraphicalLasso:
         """Fit the model.
@@ -430,7 +417,7 @@ class TrimmedGraphicalLasso(GraphicalModel):
             check.check_flag("warm_start", self.warm_start)
             check.check_choice("effort", self.effort, EFFORTS)
             options = {"effort": self.effort, "start": self.start} if self.solver == "mm" else {}
-            settings, data = self._read(
+            settings, data, _ = self._read(
                 X, h=self.h, alpha=self.alpha, solver=self.solver, max_iter=self.max_iter, options=options
             )
             task = self._task(settings, data, self._last_precision())

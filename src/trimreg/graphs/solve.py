@@ -73,20 +73,11 @@ class GraphicalResult:
 
 
 def solve_graphical(
-    S: ArrayLike,
-    *,
-    penalty: str | Penalty,
-    alpha: float | str,
-    solver: str = "mm",
-    standardize: bool = False,
-    shrinkage: float = 0.0,
-    precision0: ArrayLike | None = None,
-    tol: float = 1e-8,
-    max_iter: int | None = None,
-    random_state: Any = None,
-    callback: Callable[[Step], bool | None] | None = None,
-    **solver_options: Any,
-) -> GraphicalResult:
+    S: ArrayLike, *, penalty: str | Penalty, alpha: float | str, solver: str = "mm",
+    standardize: bool = False, shrinkage: float = 0.0, precision0: ArrayLike | None = None, tol: float = 1e-8,
+    max_iter: int | None = None, random_state: Any = None,
+    callback: Callable[[Step], bool | None] | None = None, **solver_options: Any,
+) -> GraphicalResult:  # fmt: skip
     r"""Minimize the penalized Gaussian likelihood of a precision matrix.
 
     .. math:: \min_{\Theta \succ 0}\; \mathrm{tr}(S\Theta) - \log\det\Theta
@@ -286,12 +277,9 @@ def _check_precision(precision, p: int) -> np.ndarray:
 
 
 def check_safe_h(
-    h: int,
-    safe: int,
-    always: int = 0,
-    dependent: np.ndarray | None = None,
+    h: int, safe: int, always: int = 0, dependent: np.ndarray | None = None,
     names: Sequence[str] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Check that the objective has a minimum with h free edges, besides those that are always free."""
     if h + always <= safe:
         return
@@ -423,13 +411,9 @@ class GraphTask:
 
 
 def prepare_graph(
-    S: np.ndarray,
-    settings: GraphSettings,
-    *,
-    dtype: Any = np.float64,
-    precision0: np.ndarray | None = None,
+    S: np.ndarray, settings: GraphSettings, *, dtype: Any = np.float64, precision0: np.ndarray | None = None,
     names: Sequence[str] | None = None,
-) -> GraphTask:
+) -> GraphTask:  # fmt: skip
     """The problem of a checked covariance matrix and checked settings; names are for messages."""
     p, alpha, bound = S.shape[0], settings.alpha, settings.penalty
     deviation = np.sqrt(np.diagonal(S))

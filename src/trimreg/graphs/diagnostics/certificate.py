@@ -97,16 +97,9 @@ class GraphCertificate:
 
 
 def certify_graph(
-    S: ArrayLike,
-    precision: ArrayLike,
-    *,
-    penalty: str | Penalty,
-    alpha: float,
-    weights: ArrayLike | None = None,
-    standardize: bool = False,
-    shrinkage: float = 0.0,
-    tol: float = 1e-6,
-) -> GraphCertificate:
+    S: ArrayLike, precision: ArrayLike, *, penalty: str | Penalty, alpha: float,
+    weights: ArrayLike | None = None, standardize: bool = False, shrinkage: float = 0.0, tol: float = 1e-6,
+) -> GraphCertificate:  # fmt: skip
     r"""Check whether ``precision`` solves the penalized graphical model
 
     .. math:: F(\Theta) = \mathrm{tr}(S\Theta) - \log\det\Theta + 2 P_\alpha(\theta), \qquad

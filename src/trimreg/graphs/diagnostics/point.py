@@ -122,14 +122,9 @@ class GraphPoint:
 
 
 def read_graph(
-    S: ArrayLike,
-    precision: ArrayLike,
-    *,
-    penalty: str | Penalty,
-    alpha: float,
-    standardize: bool = False,
+    S: ArrayLike, precision: ArrayLike, *, penalty: str | Penalty, alpha: float, standardize: bool = False,
     shrinkage: float = 0.0,
-) -> GraphPoint:
+) -> GraphPoint:  # fmt: skip
     """The point that these arguments describe; a ``ValueError`` names the argument that is wrong."""
     S, _, _ = symmetric_matrix("S", S)
     p = S.shape[0]

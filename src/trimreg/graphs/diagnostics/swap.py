@@ -64,15 +64,9 @@ class EdgeSwap:
 
 
 def best_edge_swap(
-    S: ArrayLike,
-    precision: ArrayLike,
-    *,
-    penalty: TrimmedL1,
-    alpha: float,
-    standardize: bool = False,
-    shrinkage: float = 0.0,
-    tol: float = 1e-9,
-) -> EdgeSwap:
+    S: ArrayLike, precision: ArrayLike, *, penalty: TrimmedL1, alpha: float, standardize: bool = False,
+    shrinkage: float = 0.0, tol: float = 1e-9,
+) -> EdgeSwap:  # fmt: skip
     """The best exchange of one edge for another, in a trimmed graphical model with at most h edges.
 
     Every exchange of a nonzero edge for a zero one is refitted or, with fewer than h edges, every addition.
@@ -129,7 +123,7 @@ def best_edge_swap(
         raise ValueError(f"precision must have at most h = {n_free} penalized edges; got {inside.size}")
 
     refits = _Refits(point, always)
-    now, start = refits.objective(inside, _correlated(point))
+    now, start = refits.objective(inside, point.deviation[:, None] * point.theta * point.deviation)
     if start is None:
         return EdgeSwap(None, None, 0.0, -np.inf, None, False, refits.count)
     best: tuple[float, Any, Any, Any] = (np.inf, None, None, None)
@@ -156,11 +150,6 @@ def best_edge_swap(
         exact=refits.exact,
         n_refits=refits.count,
     )
-
-
-def _correlated(point):
-    """Theta in units in which S has a unit diagonal."""
-    return point.deviation[:, None] * point.theta * point.deviation
 
 
 class _Refits:

@@ -74,14 +74,9 @@ def components(S: np.ndarray, threshold: np.ndarray) -> list[np.ndarray]:
 
 
 def solve_weighted(
-    S: np.ndarray,
-    threshold: np.ndarray,
-    Theta: np.ndarray | None = None,
-    *,
-    shift: float = 0.0,
-    tol: float = 1e-8,
-    screen: bool = True,
-) -> GraphFit:
+    S: np.ndarray, threshold: np.ndarray, Theta: np.ndarray | None = None, *, shift: float = 0.0,
+    tol: float = 1e-8, screen: bool = True,
+) -> GraphFit:  # fmt: skip
     r"""The weighted graphical lasso of a correlation matrix S, to a relative duality gap of ``tol``.
 
     The thresholds :math:`\lambda_{ij}` may be 0 or inf; their diagonal is ignored. The start ``Theta`` is the

@@ -39,15 +39,10 @@ _SMALL = 50  # variables; for larger problems, medium effort tries two starts
 
 
 def iterate(
-    problem: GraphicalProblem,
-    theta0: np.ndarray | None = None,
-    *,
-    tol: float = 1e-8,
-    rng: np.random.Generator | None = None,
-    effort: str = "medium",
-    start: str | Sequence[str] = "auto",
+    problem: GraphicalProblem, theta0: np.ndarray | None = None, *, tol: float = 1e-8,
+    rng: np.random.Generator | None = None, effort: str = "medium", start: str | Sequence[str] = "auto",
     shift: float = 0.0,
-) -> Iterator[Step]:
+) -> Iterator[Step]:  # fmt: skip
     """MM from several starts, then exchanges of edges, then MM to the tolerance.
 
     Stops when the weights of the weighted problem are those of its own solution, and that problem is solved

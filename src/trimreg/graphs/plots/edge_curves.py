@@ -30,15 +30,9 @@ _LIMIT = 1.04  # of the axes of precision and recall
 
 
 def path(
-    x: ArrayLike,
-    values: ArrayLike,
-    labels: Sequence | None = None,
-    *,
-    ax: Any = None,
-    top: int = 10,
-    xlabel: str = "h, edges left free",
-    ylabel: str = "partial correlation",
-) -> Any:
+    x: ArrayLike, values: ArrayLike, labels: Sequence | None = None, *, ax: Any = None, top: int = 10,
+    xlabel: str = "h, edges left free", ylabel: str = "partial correlation",
+) -> Any:  # fmt: skip
     """Draw every edge as a line over h or alpha, with the largest in color and named at the right end.
 
     The end of the path with more edges is on the right: h increases and alpha decreases from left to right.
@@ -98,14 +92,9 @@ def path(
 
 
 def precision_recall(
-    sizes: Any,
-    precision: Mapping[str, ArrayLike],
-    recall: Mapping[str, ArrayLike],
-    *,
-    ax: Any = None,
-    mark: int | None = None,
-    title: str | None = None,
-) -> Any:
+    sizes: Any, precision: Mapping[str, ArrayLike], recall: Mapping[str, ArrayLike], *, ax: Any = None,
+    mark: int | None = None, title: str | None = None,
+) -> Any:  # fmt: skip
     r"""Draw the precision of the edges over their recall, one line per method and one mark per graph.
 
     With E the selected edges and T the true ones, precision is :math:`|E \cap T| / |E|` and recall

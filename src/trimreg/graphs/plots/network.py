@@ -18,16 +18,10 @@ LONGEST_NAME = 24  # characters
 
 
 def network(
-    partial: Any,
-    names: Sequence[str] | None = None,
-    *,
-    ax: Any = None,
-    layout: str | ArrayLike = "spring",
-    max_edges: int | None = None,
-    truth: Iterable | None = None,
-    labels: bool | None = None,
+    partial: Any, names: Sequence[str] | None = None, *, ax: Any = None, layout: str | ArrayLike = "spring",
+    max_edges: int | None = None, truth: Iterable | None = None, labels: bool | None = None,
     title: str | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Draw the graph of a matrix of partial correlations: sign as color, strength as line width.
 
     Parameters
@@ -163,26 +157,17 @@ def _dashes(width):
 def _draw_edges(ax, positions, pairs, rho, widths, true, missed):
     from matplotlib.collections import LineCollection
 
-    ax.add_collection(
-        LineCollection(
-            positions[missed], colors=GREY, linewidths=1.2, linestyles=":", zorder=1, label="_missed"
-        )
-    )
+    dotted = {"colors": GREY, "linewidths": 1.2, "linestyles": ":", "zorder": 1, "label": "_missed"}
+    ax.add_collection(LineCollection(positions[missed], **dotted))
     order = np.arange(len(pairs))[::-1]  # the strongest on top
     for which, label in ((true, "_solid"), (~true, "_dashed")):
         shown = order[which[order]]
         dashes = ["-"] if which is true else [_dashes(width) for width in widths[shown]] or ["--"]
-        ax.add_collection(
-            LineCollection(
-                positions[pairs[shown]],
-                colors=[POSITIVE if r > 0 else NEGATIVE for r in rho[shown]],
-                linewidths=widths[shown],
-                linestyles=dashes,
-                zorder=2,
-                alpha=0.85,
-                label=label,
-            )
-        )
+        lines = LineCollection(
+            positions[pairs[shown]], colors=[POSITIVE if r > 0 else NEGATIVE for r in rho[shown]],
+            linewidths=widths[shown], linestyles=dashes, zorder=2, alpha=0.85, label=label,
+        )  # fmt: skip
+        ax.add_collection(lines)
 
 
 def _draw_nodes(ax, positions, joined, radius):
@@ -201,21 +186,12 @@ def _write_names(ax, names, p):
         name = " ".join(name.split())
         if len(name) > LONGEST_NAME:  # keep the end, because related names often differ only there
             name = name[: LONGEST_NAME // 2] + "…" + name[-(LONGEST_NAME // 2 - 1) :]
-        texts.append(
-            ax.annotate(
-                name,
-                (0.0, 0.0),
-                xytext=(0.0, 0.0),
-                textcoords="offset points",
-                ha="center",
-                va="center",
-                fontsize=SMALL if p <= 30 else SMALL - 1.5,
-                zorder=4,
-                parse_math=False,
-                annotation_clip=False,
-                path_effects=[withStroke(linewidth=2.0, foreground="white")],
-            )
-        )
+        text = ax.annotate(
+            name, (0.0, 0.0), xytext=(0.0, 0.0), textcoords="offset points", ha="center", va="center",
+            fontsize=SMALL if p <= 30 else SMALL - 1.5, zorder=4, parse_math=False, annotation_clip=False,
+            path_effects=[withStroke(linewidth=2.0, foreground="white")],
+        )  # fmt: skip
+        texts.append(text)
     return texts
 
 
@@ -271,14 +247,9 @@ def _frame(positions, extent, pads):
 
 
 def label_offsets(
-    points: np.ndarray,
-    sizes: np.ndarray,
-    segments: np.ndarray,
-    radius: float,
-    extent: np.ndarray,
-    *,
+    points: np.ndarray, sizes: np.ndarray, segments: np.ndarray, radius: float, extent: np.ndarray, *,
     strict: float = 1.0,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Offsets of the centers of the labels from their nodes, such that labels hide little.
 
     ``points`` are the nodes and ``radius`` their size, ``sizes`` the widths and heights of the labels,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,18 +31,10 @@ from .graphical_path import GraphicalPath, graph_grid, searched_penalty, solve_g
 _PATHS = ("score_path_", "criterion_path_", "instability_path_")
 
 
-@dataclass
-class _Part:
-    """The training samples of a fold or subsample: their problem, and the coordinates for test samples."""
-
-    task: GraphTask
-    data: GraphData
-    hs: Any = None
-    alphas: Any = None
-
-
-def _fit_part(part: _Part) -> tuple[GraphicalPath, GraphData]:
-    return solve_graph_path(part.task, part.hs, part.alphas), part.data
+def _fit_part(hs, alphas, training: tuple[GraphTask, GraphData]) -> tuple[GraphicalPath, GraphData]:
+    """The path of the training samples of a fold or subsample, and the coordinates for test samples."""
+    task, data = training
+    return solve_graph_path(task, hs, alphas), data
 
 
 def _likelihoods(fitted, rows) -> np.ndarray:
@@ -185,27 +178,7 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         verbose: int = 0,
         random_state: Any = None,
     ):
-        self.hs = hs
-        self.alphas = alphas
-        self.penalty = penalty
-        self.cv = cv
-        self.rule = rule
-        self.criterion = criterion
-        self.gamma = gamma
-        self.stars_threshold = stars_threshold
-        self.n_subsamples = n_subsamples
-        self.covariance = covariance
-        self.kind = kind
-        self.scores = scores
-        self.assume_centered = assume_centered
-        self.standardize = standardize
-        self.shrinkage = shrinkage
-        self.penalty_factor = penalty_factor
-        self.effort = effort
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
     def fit(self, X: Any, y: Any = None) -> TrimmedGraphicalLassoCV:
         """Choose h and alpha, and fit the model to all samples.
@@ -244,32 +217,32 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
     def _search_and_fit(self, search, X, y):
         """Set every fitted attribute."""
         X = as_virtual(X) if is_far(X) else X
-        settings, data = self._read(X, h=None, alpha=1.0, options={"effort": self.effort})
+        settings, data, X = self._read(X, h=None, alpha=1.0, options={"effort": self.effort})
         settings = replace(settings, default_h=False)
-        X = check.check_matrix(X)
         task = self._task(settings, data)
-        folds, parts = [], []
+        rows: list[tuple[Any, Any]] = []  # training and test samples of folds or subsamples
         if self.criterion is None:
-            folds = search.folds(X, y)
-            parts = [self._part(settings, X[train], f"fold {k}") for k, (train, _) in enumerate(folds)]
+            rows = search.folds(X, y)
         elif self.criterion == "stars":
             rng = check.check_random_state(self.random_state)
-            drawn = draw_subsamples(X.shape[0], self.n_subsamples, rng)
-            parts = [self._part(settings, X[rows], f"subsample {k}") for k, rows in enumerate(drawn)]
-        safe = [task.safe_h, *(part.task.safe_h for part in parts)]
+            rows = [(drawn, []) for drawn in draw_subsamples(X.shape[0], self.n_subsamples, rng)]
+        name = "subsample" if self.criterion == "stars" else "fold"
+        parts = [
+            (self._training(settings, X[train], f"{name} {k}"), X[test])
+            for k, (train, test) in enumerate(rows)
+        ]
+        safe = [task.safe_h, *(part.safe_h for (part, _), _ in parts)]
         self.hs_, self.alphas_ = grid = graph_grid(task, self.hs, self.alphas, safe)
         with search.progress(self.hs_.size * len(self.alphas_), "fits") as advance:
             self.path_ = solve_graph_path(task, *grid, advance=advance)
         for name in _PATHS:
             self.__dict__.pop(name, None)  # of an earlier fit
-        for part in parts:
-            part.hs, part.alphas = grid
+        fit = partial(_fit_part, *grid)
         if self.criterion is None:
-            tests = [X[test] for _, test in folds]
-            pairs = zip(parts, tests, strict=True)
-            self.score_path_, best = search.by_folds(_fit_part, _likelihoods, pairs, *grid)
+            self.score_path_, best = search.by_folds(fit, _likelihoods, parts, *grid)
         elif self.criterion == "stars":
-            best = self._stable(search, parts)
+            self.instability_path_ = instability(search.over_parts(fit, _edges, parts, label="subsamples"))
+            best = self._stable()
         else:
             S, n = data.covariance, data.n_samples
             values = self.path_.mapped(
@@ -279,21 +252,18 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         self.best_index_, self.chosen_alpha_ = best, self.alphas_[best[1]]
         self._fit_choice(task, data)
 
-    def _part(self, settings: GraphSettings, X, name) -> _Part:
-        """The problem of the training samples of a fold or subsample."""
+    def _training(self, settings: GraphSettings, X, name) -> tuple[GraphTask, GraphData]:
+        """The problem of the training samples of a fold or subsample, and the coordinates for others."""
         # A generator of its own, so that the result does not depend on n_jobs.
         own = replace(settings, options=settings.options | {"rng": np.random.default_rng(0)})
         try:
             data = self._covariance(X)
-            return _Part(prepare_graph(data.covariance, own), data)
+            return prepare_graph(data.covariance, own), data
         except ValueError as error:
             raise ValueError(f"{name}: the training samples cannot be fitted: {error}") from None
 
-    def _stable(self, search, parts) -> tuple[int, int]:
-        """The densest cell that is stable over the subsamples; sets ``instability_path_``."""
-        pairs = [(part, None) for part in parts]
-        chosen = search.over_parts(_fit_part, _edges, pairs, label="subsamples")
-        self.instability_path_ = instability(chosen)
+    def _stable(self) -> tuple[int, int]:
+        """The densest cell that is stable over the subsamples."""
         best = least_sparse(self.instability_path_, self.path_.n_edges, self.stars_threshold)
         if best is None:
             warnings.warn(

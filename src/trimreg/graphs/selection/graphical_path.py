@@ -70,18 +70,10 @@ class GraphicalPath:
 
 
 def graphical_path(
-    S: ArrayLike,
-    hs: str | Sequence[float] = "auto",
-    alphas: str | Sequence[float | str] = "auto",
-    *,
-    penalty: str | Penalty = "trimmed_l1",
-    penalty_factor: ArrayLike | None = None,
-    standardize: bool = False,
-    shrinkage: float = 0.0,
-    effort: str = "medium",
-    tol: float = 1e-8,
-    verbose: int = 0,
-) -> GraphicalPath:
+    S: ArrayLike, hs: str | Sequence[float] = "auto", alphas: str | Sequence[float | str] = "auto", *,
+    penalty: str | Penalty = "trimmed_l1", penalty_factor: ArrayLike | None = None, standardize: bool = False,
+    shrinkage: float = 0.0, effort: str = "medium", tol: float = 1e-8, verbose: int = 0,
+) -> GraphicalPath:  # fmt: skip
     r"""Graphical models of a covariance matrix for every h and alpha.
 
     .. math:: \min_{\Theta \succ 0}\; \mathrm{tr}(S\Theta) - \log\det\Theta
