@@ -74,10 +74,10 @@ def known_pairs(data) -> np.ndarray:
 
 def correlations(X, transform) -> np.ndarray:
     """The correlation matrix of the signals, their logarithms, their normal scores, or by Spearman's ranks."""
-    from trimreg.graphs.covariances import covariance_of
+    from trimreg.graphs.covariances import Nonparanormal, covariance_of
 
-    options = {"npn": {"scores": "npn"}, "spearman": {"kind": "spearman"}}.get(transform, {})
-    S = covariance_of(np.log(X) if transform == "log" else X, **options).covariance
+    X = Nonparanormal().fit_transform(X) if transform == "npn" else np.log(X) if transform == "log" else X
+    S = covariance_of(X, kind="spearman" if transform == "spearman" else "pearson").covariance
     deviation = np.sqrt(np.diagonal(S))
     R = S / np.multiply.outer(deviation, deviation)
     np.fill_diagonal(R, 1.0)

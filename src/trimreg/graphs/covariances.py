@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import kendalltau, rankdata
@@ -87,12 +86,12 @@ def read_covariance(
         raise ValueError(f"X must have no {which} columns, because they have no edges: drop {listed}")
     if scores == "npn":
         transformer = Nonparanormal().fit(X)
-        S = _moments(transformer.transform(X), kind, False).covariance
+        S = covariance_of(transformer.transform(X)).covariance
         return GraphData(S, np.zeros(p, X.dtype), np.ones(p, X.dtype), transformer, n, X.dtype)
     if is_virtual(X):
         location = np.zeros(p) if assume_centered else design.offset
     else:
-        S, location, scale = _moments(np.asarray(X, dtype=float), kind, assume_centered)
+        S, location, scale = covariance_of(X, kind=kind, assume_centered=assume_centered)
     if kind == "pearson":
         scale = np.ones(p)
     dtype = _wide_enough(S, X.dtype)
@@ -159,9 +158,7 @@ class CovarianceOf(NamedTuple):
     scale: np.ndarray  # standard deviations around that location
 
 
-def covariance_of(
-    X: ArrayLike, *, kind: str = "pearson", scores: str | None = None, assume_centered: bool = False
-) -> CovarianceOf:
+def covariance_of(X: np.ndarray, *, kind: str = "pearson", assume_centered: bool = False) -> CovarianceOf:
     r"""The empirical covariance of X, or a correlation matrix from ranks, in float64.
 
     - ``"pearson"``: :math:`S = \frac1n \sum_i (x_i - \bar x)(x_i - \bar x)'`, divided by n and not n - 1, as
@@ -169,10 +166,9 @@ def covariance_of(
     - ``"spearman"``: :math:`S_{jk} = 2 \sin(\frac{\pi}{6} r_{jk})`, r the correlation of the ranks.
     - ``"kendall"``: :math:`S_{jk} = \sin(\frac{\pi}{2} \tau_{jk})`, :math:`\tau` Kendall's tau-b.
 
-    The last two estimate the correlations of a Gaussian copula (Liu et al. 2012). If the estimate is not
-    positive semidefinite, it is replaced by :func:`nearest_correlation`. ``scores="npn"`` first replaces the
-    columns by their normal scores, :class:`Nonparanormal`, for ``kind="pearson"``. ``assume_centered`` takes
-    the means of the columns to be zero; ranks and normal scores are centered in any case.
+    The last two estimate the correlations of a Gaussian copula (Liu et al. 2012), for columns that are not
+    constant. If the estimate is not positive semidefinite, it is replaced by :func:`nearest_correlation`.
+    ``assume_centered`` takes the means of the columns to be zero; ranks are centered in any case.
 
     Examples
     --------
@@ -186,26 +182,7 @@ def covariance_of(
     array([[1.   , 0.618],
            [0.618, 1.   ]])
     """
-    check_kind(kind, scores, assume_centered)
-    if sp.issparse(X):
-        raise ValueError("X must be dense; pass X.toarray()")
-    X = np.asarray(check.check_matrix(X), dtype=float)
-    if len(X) < 2:
-        raise ValueError("X must have at least two samples (rows); got n_samples = 1")
-    return _moments(Nonparanormal().fit_transform(X) if scores == "npn" else X, kind, assume_centered)
-
-
-def check_kind(kind: Any, scores: Any, assume_centered: Any) -> None:
-    """Check the arguments of :func:`covariance_of` other than X."""
-    check.check_choice("kind", kind, KINDS)
-    check.check_choice("scores", scores, SCORES)
-    check.check_flag("assume_centered", assume_centered)
-    if scores is not None and kind != "pearson":
-        raise ValueError(f"scores={scores!r} needs kind='pearson', because ranks do not change; got {kind!r}")
-
-
-def _moments(X, kind, assume_centered):
-    """:func:`covariance_of` for a checked matrix in float64."""
+    X = np.asarray(X, dtype=float)
     location = np.zeros(X.shape[1]) if assume_centered else _means(X)
     scale = _lengths(X - location) / np.sqrt(len(X))
     if kind == "pearson":
@@ -214,7 +191,6 @@ def _moments(X, kind, assume_centered):
         if not np.isfinite(S).all():
             raise ValueError("X is too large: its covariance overflows; scale the columns")
         return CovarianceOf(S, location, scale)
-    _refuse_constant(X, f"kind={kind!r}")
     R = 2.0 * np.sin(np.pi / 6.0 * spearman(X)) if kind == "spearman" else np.sin(np.pi / 2.0 * kendall(X))
     return CovarianceOf(nearest_correlation(_unit_diagonal(R)), location, scale)
 
@@ -317,7 +293,9 @@ class Nonparanormal(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: Any = None) -> Nonparanormal:
         """Learn the distribution functions of the columns; ``y`` is ignored."""
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        _refuse_constant(X, "a nonparanormal transform")
+        constant = constant_columns(X)
+        if constant.size:
+            raise ValueError(f"X must have no constant columns; got constant {constant.tolist()}")
         n = len(X)
         delta = 1.0 / (4.0 * n**0.25 * np.sqrt(np.pi * np.log(n)))
         levels = np.clip(rankdata(X, axis=0) / n, delta, 1.0 - delta)
@@ -359,12 +337,6 @@ def duplicate_columns(S: np.ndarray) -> np.ndarray:
         closeness = np.abs(S / deviation[:, None] / deviation)
     close = closeness >= 1.0 - 10.0 * np.finfo(float).eps
     return np.argwhere(np.triu(close, 1) & np.isfinite(closeness))
-
-
-def _refuse_constant(X, what):
-    constant = constant_columns(X)
-    if constant.size:
-        raise ValueError(f"X must have no constant columns with {what}; got constant {constant.tolist()}")
 
 
 # -- small parts --------------------------------------------------------------------------------------------

@@ -17,8 +17,9 @@ from ..estimators import validation as check
 from ..penalties import Penalty
 from ..solvers import EFFORTS
 from .covariances import (
+    KINDS,
+    SCORES,
     GraphData,
-    check_kind,
     design_and_moments,
     duplicate_columns,
     given_covariance,
@@ -55,7 +56,11 @@ class GraphicalModel(EmpiricalCovariance):
             raise ValueError(_DENSE)
         X = X if hasattr(X, "shape") else check.check_real("S" if precomputed else "X", X)
         check.check_choice("covariance", self.covariance, COVARIANCES)
-        check_kind(self.kind, self.scores, self.assume_centered)
+        check.check_choice("kind", self.kind, KINDS)
+        check.check_choice("scores", self.scores, SCORES)
+        check.check_flag("assume_centered", self.assume_centered)
+        if self.scores is not None and self.kind != "pearson":
+            raise ValueError(f"scores={self.scores!r} needs kind='pearson'; got kind={self.kind!r}")
         if precomputed and (self.kind != "pearson" or self.scores is not None):
             name, value = ("scores", self.scores) if self.kind == "pearson" else ("kind", self.kind)
             raise ValueError(f"{name}={value!r} needs data; leave it out with covariance='precomputed'")
