@@ -20,7 +20,7 @@ from trimreg import (
     trimmed_path,
 )
 from trimreg.losses import Poisson
-from trimreg.selection import auto_hs, choose, criterion_value
+from trimreg.selection import CRITERIA, auto_hs, choose, criterion_value
 from trimreg.selection.crossval import _settled, entry_over_path
 
 HS, ALPHAS = [0, 1, 2, 3, 5], ["exact", 0.3, 0.05]
@@ -59,13 +59,12 @@ def test_the_scores_the_choice_and_the_last_fit_by_hand(make):
     np.testing.assert_allclose(model.predict(X), best.predict(X), atol=1e-5)
 
 
-@pytest.mark.parametrize("alphas", [["exact"], ["exact", 0.2, 0.05]])
 @pytest.mark.parametrize(
-    ("kind", "loss", "plain"),
+    ("kind", "loss", "plain", "alphas"),
     [
-        (TrimmedLogisticRegressionCV, "logistic", TrimmedLogisticRegression),
-        (TrimmedLogisticRegressionCV, "multinomial", TrimmedLogisticRegression),
-        (MEstimatorCV, "poisson", TrimmedPoissonRegressor),
+        (TrimmedLogisticRegressionCV, "logistic", TrimmedLogisticRegression, ["exact"]),
+        (TrimmedLogisticRegressionCV, "multinomial", TrimmedLogisticRegression, ["exact", 0.05]),
+        (MEstimatorCV, "poisson", TrimmedPoissonRegressor, ["exact", 0.2, 0.05]),
     ],
 )
 def test_the_last_fit_is_that_of_the_estimator_without_cv(make, kind, loss, plain, alphas):
@@ -95,18 +94,16 @@ def test_one_standard_error(make):
     assert model.best_index_ == choose(mean, error, model.hs_, model.alphas_, "1se")
 
 
-@pytest.mark.parametrize("name", ["aic", "bic", "ebic", "gic"])
-def test_criteria_of_least_squares_by_hand(make, name):
+def test_criteria_of_least_squares_by_hand(make):
     X, y = make(n=60, p=8)
-    model = TrimmedLassoCV(hs=HS, alphas=ALPHAS, criterion=name).fit(X, y)
-    expected = np.empty((5, 3))
-    for i, h in enumerate(HS):
-        for j, alpha in enumerate(ALPHAS):
-            fit = refit(TrimmedLasso, h, alpha, X, y)
-            deviance = 60 * np.log(np.mean((y - fit.predict(X)) ** 2))
-            expected[i, j] = criterion_value(name, deviance, fit.support_.size + 1, 60, 8)
-    np.testing.assert_allclose(model.criterion_path_, expected, rtol=1e-5)
-    assert model.best_index_ == np.unravel_index(expected.argmin(), (5, 3))
+    fits = [[refit(TrimmedLasso, h, alpha, X, y) for alpha in ALPHAS] for h in HS]
+    deviance = [[60 * np.log(np.mean((y - fit.predict(X)) ** 2)) for fit in row] for row in fits]
+    df = [[fit.support_.size + 1 for fit in row] for row in fits]
+    for name in CRITERIA:
+        model = TrimmedLassoCV(hs=HS, alphas=ALPHAS, criterion=name).fit(X, y)
+        expected = criterion_value(name, deviance, df, 60, 8)
+        np.testing.assert_allclose(model.criterion_path_, expected, rtol=1e-5)
+        assert model.best_index_ == np.unravel_index(expected.argmin(), (5, 3))
     assert not hasattr(model, "score_path_")
     with pytest.raises(AttributeError, match="mse_path_"):
         _ = model.mse_path_
@@ -195,8 +192,7 @@ def test_classes_are_stratified(make):
     assert np.all(model.score_path_[0] > -0.75)  # with whole classes left out it would be far below
 
 
-@pytest.mark.parametrize("alphas", [["exact"], ["exact", 0.2, 0.05]])
-def test_samples_of_weight_zero_are_not_there(make, alphas):
+def test_samples_of_weight_zero_are_not_there(make):
     X, y = make(n=60, p=6)
     weights = np.ones(60)
     weights[[3, 7, 20, 45]] = 0.0
@@ -206,7 +202,7 @@ def test_samples_of_weight_zero_are_not_there(make, alphas):
     place = np.cumsum(weights > 0) - 1
     rest = [(place[np.intersect1d(a, kept)], place[np.intersect1d(b, kept)]) for a, b in folds]
     for scoring in (None, "neg_mean_absolute_error"):
-        options = {"hs": [0, 1, 3], "alphas": alphas, "scoring": scoring}
+        options = {"hs": [0, 1, 3], "alphas": ["exact", 0.2, 0.05], "scoring": scoring}
         weighted = TrimmedLassoCV(cv=folds, **options).fit(X, y, sample_weight=weights)
         without = TrimmedLassoCV(cv=rest, **options).fit(X[kept], y[kept])
         np.testing.assert_allclose(weighted.score_path_, without.score_path_, rtol=1e-6)
@@ -218,10 +214,9 @@ def test_samples_of_weight_zero_are_not_there(make, alphas):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("alphas", ["exact", [0.2, 0.05]])
-def test_jobs_do_not_matter(make, kind, alphas):
+def test_jobs_do_not_matter(make, kind):
     X, y = make("logistic", n=60, p=5)
-    options = {"hs": [0, 1, 2], "alphas": alphas, "cv": 3}
+    options = {"hs": [0, 1, 2], "alphas": ["exact", 0.1], "cv": 3}
     plain = kind(**options, random_state=np.random.default_rng(3)).fit(X, y)
     with joblib.parallel_config("threading"):
         threads = kind(**options, n_jobs=2, random_state=np.random.default_rng(3)).fit(X, y)
@@ -318,8 +313,7 @@ def test_order_of_entry(inside, forward, order):
     np.testing.assert_array_equal(entry_over_path(np.array(inside, dtype=bool), np.array(forward)), order)
 
 
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("criterion", [None, "bic"])
+@pytest.mark.parametrize(("kind", "criterion"), list(zip(MODELS, [None, "bic", None], strict=True)))
 def test_summary_and_names(make, kind, criterion):
     X, y = make("logistic", n=80, p=4)
     X = pd.DataFrame(X, columns=["bmi", "bp", "age", "sex"])
@@ -341,11 +335,11 @@ def test_a_second_fit_forgets_the_first(make):
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, np.float32, pd.DataFrame, np.ndarray.tolist])
-@pytest.mark.parametrize("alphas", ["exact", "auto"])
-def test_containers(make, form, alphas):
+def test_containers(make, form):
     X, y = make(n=60, p=6, zeros=0.3)
-    plain = TrimmedLassoCV(hs=[0, 1, 3], alphas=alphas, cv=3).fit(X, y)
-    model = TrimmedLassoCV(hs=[0, 1, 3], alphas=alphas, cv=3).fit(form(X), y)
+    options = {"hs": [0, 1, 3], "alphas": ["exact", 0.3, 0.03], "cv": 3}
+    plain = TrimmedLassoCV(**options).fit(X, y)
+    model = TrimmedLassoCV(**options).fit(form(X), y)
     np.testing.assert_allclose(model.score_path_, plain.score_path_, rtol=1e-3)
     assert model.h_ == plain.h_
     assert model.coef_.dtype == (np.float32 if form is np.float32 else float)

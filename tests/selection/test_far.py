@@ -40,19 +40,18 @@ def data():
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("model", "weighted"),
     [
-        TrimmedLassoCV(hs=[0, 1, 2, 3, 5]),
-        TrimmedLassoCV(hs=[1, 3], alphas=["exact", 0.5, 0.1], rule="1se"),
-        TrimmedLassoCV(hs=[1, 3], alphas="auto", cv=ShuffleSplit(2, random_state=0)),
-        TrimmedLassoCV(criterion="bic", hs=[0, 2, 3, 4]),
-        TrimmedLassoCV(hs=[1, 2], positive=True, standardize=False),
-        MEstimatorCV(loss="huber", hs=[2, 3], cv=2),
-        MEstimatorCV(loss="quadratic", groups=np.arange(P) // 2, hs=[1, 2], alphas=[0.1], cv=2),
+        (TrimmedLassoCV(hs=[0, 1, 2, 3, 5]), False),
+        (TrimmedLassoCV(hs=[1, 3], alphas=["exact", 0.5, 0.1], rule="1se"), True),
+        (TrimmedLassoCV(hs=[1, 3], alphas="auto", cv=ShuffleSplit(2, random_state=0)), False),
+        (TrimmedLassoCV(criterion="bic", hs=[0, 2, 3, 4]), True),
+        (TrimmedLassoCV(hs=[1, 2], positive=True, standardize=False), False),
+        (MEstimatorCV(loss="huber", hs=[2, 3], cv=2), True),
+        (MEstimatorCV(loss="quadratic", groups=np.arange(P) // 2, hs=[1, 2], alphas=[0.1], cv=2), True),
     ],
-    ids=lambda model: repr(model)[:50],
+    ids=lambda value: repr(value)[:50],
 )
-@pytest.mark.parametrize("weighted", [False, True])
 def test_choices_are_the_same(data, model, weighted):
     X, y = data
     weight = np.random.default_rng(1).integers(0, 3, N).astype(float) if weighted else None

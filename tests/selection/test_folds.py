@@ -1,5 +1,7 @@
 """Folds: Gram matrices by subtraction, and scores, against the same done on the rows of the fold."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -49,10 +51,8 @@ def assert_equal_grams(X, weights, test, center=True, standardize=True, tol=1e-1
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("center", [False, True])
-@pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("form", ["C", "F", "csc", "csr", "float32", "sparse float32"])
-def test_the_gram_matrix_of_a_fold_is_that_of_its_rows(make, form, center, standardize, weighted):
+def test_the_gram_matrix_of_a_fold_is_that_of_its_rows(make, form, weighted):
     X, _ = make(n=50, p=9, zeros=0.4)
     X = X.astype(np.float32) if "float32" in form else X
     stored = {
@@ -64,7 +64,8 @@ def test_the_gram_matrix_of_a_fold_is_that_of_its_rows(make, form, center, stand
     X = stored.get(form, np.asfortranarray)(X)
     weights = np.random.default_rng(1).integers(0, 4, 50) if weighted else np.ones(50)
     for test in (np.arange(10), np.array([7, 3, 41])):
-        assert_equal_grams(X, weights / weights.sum(), test, center, standardize)
+        for center, standardize in product([False, True], repeat=2):
+            assert_equal_grams(X, weights / weights.sum(), test, center, standardize)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csc_array])

@@ -1,14 +1,12 @@
-"""Bars, lines and silence; results in order whatever the number of jobs."""
+"""Bars, lines and silence."""
 
 import io
 import sys
-from functools import partial
 
 import numpy as np
 import pytest
 
 from trimreg.selection.progress import _timed_lines, progress
-from trimreg.selection.search import parallel
 
 
 def lines_of(capsys, total, verbose, counts):
@@ -64,28 +62,6 @@ def test_a_bar_on_a_terminal(monkeypatch):
 def test_verbose_is_checked(verbose):
     with pytest.raises(ValueError, match="verbose"), progress(3, "folds", verbose):
         pass
-
-
-@pytest.mark.parametrize("n_jobs", [None, 1, 2])
-def test_results_are_in_order(n_jobs, capsys):
-    tasks = [(k, 2) for k in range(9)]
-    assert parallel(pow, tasks, n_jobs=n_jobs, label="squares", verbose=1) == [k * k for k in range(9)]
-    assert capsys.readouterr().err.splitlines()[-1] == "squares: 9/9"
-
-
-def fail(at, k):
-    if k == at:
-        raise RuntimeError(f"task {k} failed")
-    return k
-
-
-def test_an_error_of_a_task_is_raised():
-    with pytest.raises(RuntimeError, match="task 1 failed"):
-        parallel(partial(fail, 1), [(0,), (1,), (2,)])
-
-
-def test_nothing_to_do():
-    assert parallel(pow, []) == []
 
 
 def test_lines_of_long_work_tell_the_time_left(capsys):

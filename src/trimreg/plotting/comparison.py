@@ -96,13 +96,9 @@ def coefficients(
 
 
 def convergence(
-    histories: Mapping[str, ArrayLike],
-    *,
-    ax: Any = None,
-    reference: float | None = None,
-    x: Any = "iterations",
-    floor: float | None = None,
-) -> Any:
+    histories: Mapping[str, ArrayLike], *, ax: Any = None, reference: float | None = None,
+    x: Any = "iterations", floor: float | None = None,
+) -> Any:  # fmt: skip
     """Draw the objective minus the best one on a logarithmic scale, one line per solver.
 
     The line of a solver that ends in a worse local minimum becomes flat above the others. A line that touches

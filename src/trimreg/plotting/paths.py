@@ -8,21 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .style import (
-    GREY,
-    NAMED,
-    SMALL,
-    fit_axis,
-    label_gap,
-    label_right_ends,
-    look,
-    names_of,
-    new_axes,
-    one_row_per_point,
-    plain,
-    sorted_values,
-    tidy,
-)
+from . import style
 
 H_LABEL = "h, coefficients left free"
 
@@ -34,33 +20,27 @@ def draw_lines(
     strongest = list(strongest)
     drawn = np.flatnonzero(~np.isnan(lines).all(axis=0))
     for j in np.setdiff1d(drawn, strongest):
-        ax.plot(x, lines[:, j], color=GREY, linewidth=0.9, zorder=1, label=f"_{plain(names[j])}")
+        ax.plot(x, lines[:, j], color=style.GREY, linewidth=0.9, zorder=1, label=f"_{style.plain(names[j])}")
     for rank, j in enumerate(strongest):
-        ax.plot(x, lines[:, j], linewidth=1.7, zorder=3, label=plain(names[j]), **look(rank))
+        ax.plot(x, lines[:, j], linewidth=1.7, zorder=3, label=style.plain(names[j]), **style.look(rank))
     if x.size > 1:
         ax.set_xlim(x[0], x[-1])
-    tidy(ax)
+    style.tidy(ax)
 
 
 def label_lines(
     ax: Any, ends: np.ndarray, names: Sequence[str], ranks: Sequence[tuple[int, int]], inside: bool = True
 ) -> None:
     """Name lines at the right end; ``ranks`` are pairs of the rank among the colored lines and the column."""
-    labels = [plain(names[j]) for _, j in ranks]
-    colors = [look(rank)["color"] for rank, _ in ranks]
-    label_right_ends(ax, ends[[j for _, j in ranks]], labels, colors, inside=inside)
+    labels = [style.plain(names[j]) for _, j in ranks]
+    colors = [style.look(rank)["color"] for rank, _ in ranks]
+    style.label_right_ends(ax, ends[[j for _, j in ranks]], labels, colors, inside=inside)
 
 
 def coefficient_path(
-    h_values: ArrayLike,
-    coefs: ArrayLike,
-    *,
-    feature_names: Iterable | None = None,
-    ax: Any = None,
-    highlight: Any = None,
-    linear_below: float | None = None,
-    xlabel: str = H_LABEL,
-) -> Any:
+    h_values: ArrayLike, coefs: ArrayLike, *, feature_names: Iterable | None = None, ax: Any = None,
+    highlight: Any = None, linear_below: float | None = None, xlabel: str = H_LABEL,
+) -> Any:  # fmt: skip
     """Draw every coefficient as a line over h, with the strongest in color and named at the right end.
 
     Parameters
@@ -95,13 +75,13 @@ def coefficient_path(
     >>> [text.get_text() for text in ax.texts]
     ['bmi', 'sex', 'age']
     """
-    h_values, order = sorted_values("h_values", h_values)
+    h_values, order = style.sorted_values("h_values", h_values)
     if np.any(np.diff(order) < 0):
         raise ValueError("h_values must be increasing")
-    coefs = one_row_per_point("coefs", coefs, h_values.size)
-    names = names_of(feature_names, coefs.shape[1], "feature_names")
+    coefs = style.one_row_per_point("coefs", coefs, h_values.size)
+    names = style.names_of(feature_names, coefs.shape[1], "feature_names")
     strongest = _strongest(coefs, names, highlight)
-    ax = new_axes(ax)
+    ax = style.new_axes(ax)
     draw_coefficients(ax, h_values, coefs, names, strongest, linear_below)
     if np.all(h_values == np.round(h_values)):
         ax.xaxis.get_major_locator().set_params(integer=True)
@@ -111,14 +91,9 @@ def coefficient_path(
 
 
 def coefficient_path_over_h(
-    hs: ArrayLike,
-    coefs: ArrayLike,
-    *,
-    names: Iterable | None = None,
-    chosen: float | None = None,
-    ax: Any = None,
-    linear_below: float | None = None,
-) -> Any:
+    hs: ArrayLike, coefs: ArrayLike, *, names: Iterable | None = None, chosen: float | None = None,
+    ax: Any = None, linear_below: float | None = None,
+) -> Any:  # fmt: skip
     """Draw every coefficient as a line over h, with a vertical line at the chosen h.
 
     Up to eight coefficients, those that are largest at the chosen h (by default at the last one), are drawn
@@ -153,37 +128,32 @@ def coefficient_path_over_h(
     >>> [text.get_text() for text in ax.texts]
     ['bmi', 'sex', 'h = 2']
     """
-    hs, order = sorted_values("hs", hs)
-    coefs = one_row_per_point("coefs", coefs, len(hs))[order]
-    names = names_of(names, coefs.shape[1])
+    hs, order = style.sorted_values("hs", hs)
+    coefs = style.one_row_per_point("coefs", coefs, len(hs))[order]
+    names = style.names_of(names, coefs.shape[1])
     strongest = _strongest(coefs, names, None)
     if chosen is not None:
         at = coefs[index_of("chosen", chosen, hs)]
-        largest = np.argsort(-np.abs(at), kind="stable")[:NAMED]
+        largest = np.argsort(-np.abs(at), kind="stable")[: style.NAMED]
         strongest = largest[at[largest] != 0] if at.any() else strongest
-    ax = new_axes(ax)
+    ax = style.new_axes(ax)
     draw_coefficients(ax, hs, coefs, names, strongest, linear_below)
-    fit_axis(ax.xaxis, hs)
+    style.fit_axis(ax.xaxis, hs)
     ax.set_xlabel(H_LABEL)
     label_lines(ax, coefs[-1], names, list(enumerate(strongest)))
     if chosen is not None:
         ax.axvline(chosen, color="0.3", linewidth=1.0, linestyle=":", zorder=2.5)
         ax.annotate(
             f"h = {chosen:g}", (chosen, 1.0), xycoords=ax.get_xaxis_transform(), xytext=(0, 2),
-            textcoords="offset points", ha="center", va="bottom", color="0.3", fontsize=SMALL,
+            textcoords="offset points", ha="center", va="bottom", color="0.3", fontsize=style.SMALL,
         )  # fmt: skip
     return ax
 
 
 def stability_path(
-    grid: ArrayLike,
-    probabilities: ArrayLike,
-    *,
-    threshold: float | None = None,
-    names: Iterable | None = None,
-    ax: Any = None,
-    xlabel: str = "h",
-) -> Any:
+    grid: ArrayLike, probabilities: ArrayLike, *, threshold: float | None = None,
+    names: Iterable | None = None, ax: Any = None, xlabel: str = "h",
+) -> Any:  # fmt: skip
     r"""Draw how often each variable is selected in subsamples, over the grid of the tuning parameter.
 
     A variable is selected, and so drawn in color, if :math:`\max_\lambda \hat\Pi_j(\lambda) \ge \pi`, the
@@ -216,24 +186,24 @@ def stability_path(
     >>> [text.get_text() for text in ax.texts]
     ['threshold 0.6', 'x1', 'x0']
     """
-    grid, order = sorted_values("grid", grid)
-    probabilities = one_row_per_point("probabilities", probabilities, len(grid))[order]
+    grid, order = style.sorted_values("grid", grid)
+    probabilities = style.one_row_per_point("probabilities", probabilities, len(grid))[order]
     if not np.all((probabilities >= 0) & (probabilities <= 1)):
         raise ValueError("probabilities must lie in [0, 1]")
     if threshold is not None and not 0 <= threshold <= 1:
         raise ValueError(f"threshold must lie in [0, 1]; got {threshold}")
-    names = names_of(names, probabilities.shape[1])
+    names = style.names_of(names, probabilities.shape[1])
     peak = probabilities.max(axis=0)
     # Probabilities of one are common. Among ties, the variable selected over more of the grid goes first.
     strongest = np.lexsort((-probabilities.sum(axis=0), -peak))
     if threshold is None:
-        selected = strongest[peak[strongest] > 0][:NAMED]
+        selected = strongest[peak[strongest] > 0][: style.NAMED]
     else:
         selected = strongest[peak[strongest] >= threshold]
 
-    ax = new_axes(ax)
+    ax = style.new_axes(ax)
     draw_lines(ax, grid, probabilities, names, selected)
-    fit_axis(ax.xaxis, grid)
+    style.fit_axis(ax.xaxis, grid)
     ax.set_ylim(-0.02, 1.03)
     ax.set_xlabel(xlabel)
     ax.set_ylabel("selection probability")
@@ -241,11 +211,11 @@ def stability_path(
         ax.axhline(threshold, color="0.3", linewidth=1.0, linestyle=":", zorder=2)
         ax.annotate(
             f"threshold {threshold:g}", (0.0, threshold), xycoords=ax.get_yaxis_transform(), xytext=(4, 2),
-            textcoords="offset points", va="bottom", color="0.3", fontsize=SMALL, zorder=4,
+            textcoords="offset points", va="bottom", color="0.3", fontsize=style.SMALL, zorder=4,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
         )  # fmt: skip
     # Reversed, because among labels at one place the last is written at the top.
-    ranked = list(enumerate(selected))[: int(1.0 / label_gap(ax)) + 1]
+    ranked = list(enumerate(selected))[: int(1.0 / style.label_gap(ax)) + 1]
     label_lines(ax, probabilities[-1], names, ranked[::-1])
     return ax
 
@@ -260,13 +230,9 @@ def index_of(name: str, value: Any, values: Iterable) -> int:
 
 
 def draw_coefficients(
-    ax: Any,
-    x: np.ndarray,
-    coefs: np.ndarray,
-    names: Sequence[str],
-    strongest: Iterable[int],
+    ax: Any, x: np.ndarray, coefs: np.ndarray, names: Sequence[str], strongest: Iterable[int],
     linear_below: float | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Draw coefficients over x around a line at 0, and fix the vertical limits."""
     if linear_below is not None and not linear_below > 0:
         raise ValueError(f"linear_below must be positive; got {linear_below}")
@@ -301,7 +267,7 @@ def _strongest(coefs, names, highlight):
     last, peak = np.abs(coefs[-1]), np.abs(coefs).max(axis=0)
     order = np.lexsort((-peak, -last))
     if highlight is None:
-        return order[last[order] > 0][:NAMED]
+        return order[last[order] > 0][: style.NAMED]
     if isinstance(highlight, (int, np.integer)):
         if highlight < 0:
             raise ValueError(f"highlight must be >= 0; got {highlight}")

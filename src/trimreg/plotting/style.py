@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -137,7 +137,7 @@ def length_in_points(ax: Any, along: str) -> float:
 # -- axes of a grid ----------------------------------------------------------------------------------------
 
 #: From a value to its place on an axis, and back. The second scale is for grids that contain 0.
-SCALES = {
+SCALES: dict[str, tuple[Callable, Callable]] = {
     "linear": (np.asarray, np.asarray),
     "log1p": (lambda v: np.log1p(np.maximum(v, -0.999)), np.expm1),
     "log": (np.log, np.exp),

@@ -8,36 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from . import style
 from .paths import H_LABEL, index_of
-from .style import (
-    PALETTE,
-    SCALES,
-    SMALL,
-    fit_axis,
-    legend_above,
-    length_in_points,
-    new_axes,
-    scale_of,
-    sorted_values,
-    thinned,
-    tidy,
-)
 
 _NO_SCORE = "no score"
 
 
 def score_surface(
-    hs: ArrayLike,
-    alphas: Sequence | float | str,
-    scores: ArrayLike,
-    *,
-    chosen: Any = None,
-    one_se: Any = None,
-    std: ArrayLike | None = None,
-    greater_is_better: bool = True,
-    label: str = "score",
+    hs: ArrayLike, alphas: Sequence | float | str, scores: ArrayLike, *, chosen: Any = None,
+    one_se: Any = None, std: ArrayLike | None = None, greater_is_better: bool = True, label: str = "score",
     ax: Any = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Draw a score over h and alpha as a color map, or over h alone as a line if there is one alpha.
 
     Bright colors are better, in either direction of the score. A point without a score (NaN or infinite) is
@@ -77,7 +58,7 @@ def score_surface(
     >>> ax.get_yscale(), [text.get_text() for text in ax.get_legend().get_texts()]
     ('log', ['chosen: h = 2, alpha exact, 0.8'])
     """
-    hs, by_h = sorted_values("hs", hs)
+    hs, by_h = style.sorted_values("hs", hs)
     alphas, rank = _sorted_alphas(alphas)
     scores = _grid_of("scores", scores, len(hs), len(alphas))[by_h][:, rank]
     if std is not None:
@@ -88,7 +69,7 @@ def score_surface(
     for name, point in {"chosen": chosen, "one_se": one_se}.items():
         if point is not None:
             marks[name] = _place(name, point, hs, alphas)
-    ax = new_axes(ax)
+    ax = style.new_axes(ax)
     named = f"{label} ({'higher' if greater_is_better else 'lower'} is better)"
     if len(alphas) == 1:
         _line(ax, hs, alphas[0], scores[:, 0], None if std is None else std[:, 0])
@@ -97,26 +78,26 @@ def score_surface(
     else:
         cmap = "viridis" if greater_is_better else "viridis_r"
         heights = np.tile(_map(ax, hs, alphas, scores, cmap, named), (len(hs), 1))
-    fit_axis(ax.xaxis, hs)
+    style.fit_axis(ax.xaxis, hs)
     ax.set_xlabel(H_LABEL)
     for name, (i, j) in marks.items():
         _mark(ax, name, (hs[i], heights[i, j]), _described(name, hs, alphas, scores, std, i, j))
     handles, labels = ax.get_legend_handles_labels()
     if handles:
         order = sorted(range(len(labels)), key=lambda i: labels[i] == _NO_SCORE)  # the marks first
-        legend_above(ax, [handles[i] for i in order], [labels[i] for i in order], handletextpad=0.3)
+        style.legend_above(ax, [handles[i] for i in order], [labels[i] for i in order], handletextpad=0.3)
     return ax
 
 
 def _line(ax, hs, alpha, scores, std):
-    color = PALETTE[0]
+    color = style.PALETTE[0]
     if std is not None:
         ax.fill_between(hs, scores - std, scores + std, color=color, alpha=0.18, linewidth=0)
     shown = np.where(np.isfinite(scores), scores, np.nan)
     text = alpha if isinstance(alpha, str) else f"{alpha:.3g}"
     ax.plot(hs, shown, color=color, linewidth=1.7, marker="o", markersize=4, label=f"_alpha {text}")
     ax.margins(x=0.03)
-    tidy(ax, grid="y")
+    style.tidy(ax, grid="y")
 
 
 def _map(ax, hs, alphas, scores, cmap, label):
@@ -126,7 +107,7 @@ def _map(ax, hs, alphas, scores, cmap, label):
 
     numbers = np.array([alpha for alpha in alphas if alpha != "exact"], dtype=float)
     ax.set_yscale("log")
-    across, down = _edges(hs, *SCALES[scale_of(hs)]), _edges(numbers, np.log, np.exp)
+    across, down = _edges(hs, *style.SCALES[style.scale_of(hs)]), _edges(numbers, np.log, np.exp)
     lows, highs, heights = down[:-1], down[1:], numbers
     if len(alphas) > numbers.size:  # the row of "exact": above a gap, and wide enough for its name
         step = max(down[-1] / down[-2], (down[-1] / down[0]) ** 0.08)
@@ -165,7 +146,11 @@ def _alpha_ticks(ax, alphas):
     """Powers of ten if there are at least three, else those of the values whose labels fit."""
     exponents = np.arange(np.ceil(np.log10(alphas[0]) - 1e-9), np.floor(np.log10(alphas[-1]) + 1e-9) + 1)
     wanted = 10.0**exponents if exponents.size >= 3 else alphas
-    return wanted[thinned(np.log(wanted), np.full(wanted.size, 1.6 * SMALL), length_in_points(ax, "y"))]
+    return wanted[
+        style.thinned(
+            np.log(wanted), np.full(wanted.size, 1.6 * style.SMALL), style.length_in_points(ax, "y")
+        )
+    ]
 
 
 def _edges(values, forward, back):
@@ -178,10 +163,10 @@ def _edges(values, forward, back):
 
 
 def _mark(ax, name, at, label):
-    star = name == "chosen"
+    star, color = name == "chosen", style.PALETTE[1]
     ax.plot(
         *at, linestyle="none", marker="*" if star else "o", markersize=15 if star else 13,
-        markerfacecolor=PALETTE[1] if star else "none", markeredgecolor="white" if star else PALETTE[1],
+        markerfacecolor=color if star else "none", markeredgecolor="white" if star else color,
         markeredgewidth=1.0 if star else 2.0, label=label, zorder=6 if star else 5, clip_on=False,
     )  # fmt: skip
 

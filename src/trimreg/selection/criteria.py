@@ -36,15 +36,9 @@ CRITERIA = tuple(FORMULAS)
 
 
 def criterion_value(
-    name: str,
-    deviance: ArrayLike,
-    df: ArrayLike,
-    n: float,
-    p: int,
-    *,
-    ebic_gamma: float = 1.0,
+    name: str, deviance: ArrayLike, df: ArrayLike, n: float, p: int, *, ebic_gamma: float = 1.0,
     n_selected: ArrayLike | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     r"""The value of an information criterion; smaller is better.
 
     With :math:`D` the deviance and :math:`k` the number of coefficients in the model, :math:`s` of which were

@@ -243,11 +243,10 @@ def choose(
     slack = 1e-12 * abs(best) if np.isfinite(best) else 0.0
     row, column = _sparsest(mean >= best - slack, hs, alphas)
     if rule == "1se":
-        if std_error is None or np.shape(std_error) != mean.shape:
-            raise ValueError(
-                f"std_error must have the shape of mean, {mean.shape}; got {np.shape(std_error)}"
-            )
-        error = float(np.asarray(std_error, dtype=float)[row, column])
+        errors = np.asarray(std_error, dtype=float)  # None becomes NaN of no shape
+        if errors.shape != mean.shape:
+            raise ValueError(f"std_error must have the shape of mean, {mean.shape}; got {errors.shape}")
+        error = float(errors[row, column])
         if error < 0:
             raise ValueError(f"std_error must be >= 0; got {error:g}")
         if error > slack and np.isfinite(best):
