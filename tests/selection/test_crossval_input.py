@@ -81,7 +81,7 @@ def test_docstrings_name_every_parameter(kind):
     [
         TrimmedLassoCV(criterion="bic"),
         TrimmedLassoCV(alphas=["exact", 0.1], cv=2),
-        TrimmedLogisticRegressionCV(effort="low", hs=[0, 1], cv=2),
+        TrimmedLogisticRegressionCV(criterion="bic", effort="low"),
         MEstimatorCV(loss="poisson", effort="low", hs=[0, 1], cv=2),
     ],
     ids=repr,
