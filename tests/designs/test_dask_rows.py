@@ -27,7 +27,7 @@ from trimreg import (
 from trimreg.designs.far import dask as daskrows
 from trimreg.designs.far import dask_tasks as dasktasks
 from trimreg.designs.far import kernels
-from trimreg.designs.far.dask import DaskRows, added, joined_lengths
+from trimreg.designs.far.dask import DaskRows, added, grouped
 from trimreg.designs.far.rows import block_product
 
 N, P, H = 300, 12, 3
@@ -416,13 +416,13 @@ def test_mixed_dtypes_on_a_cluster(client):
 
 
 def test_a_wrong_declaration_of_all_chunks():
-    with pytest.raises(TypeError, match="declared float32, but its chunks are float64; declare what it is"):
+    with pytest.raises(TypeError, match="declared float32, but its chunks are float64; declare their dtype"):
         DaskRows(lying(data()[0], [1, 1, 1], "float32", "float64")).product(np.ones(P))
 
 
 def test_a_wrong_declaration_of_lengths():
     X = da.from_array(data()[0], chunks=(100, P)).map_blocks(lambda block: block[1:], dtype=float)
-    with pytest.raises(ValueError, match=r"shape \(297, 12\) and is declared \(300, 12\)"):
+    with pytest.raises(ValueError, match=r"shape \(297, 12\), but is declared \(300, 12\)"):
         DaskRows(X).product(np.ones(P))
 
 
@@ -437,17 +437,14 @@ def test_empty_chunks_have_nothing_to_add():
 # -- chunks and passes ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_joined_chunks(seed):
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(0, 9, rng.integers(1, 30)).tolist()
-    at_least = int(rng.integers(1, 40))
-    groups = joined_lengths(lengths, 2, at_least)
-    assert sum(groups) == len(lengths)
-    sums = [sum(part) for part in np.split(lengths, np.cumsum(groups)[:-1])]
-    assert all(2 * rows >= at_least for rows in sums[:-1])
-    for group, part in zip(groups, np.split(lengths, np.cumsum(groups)[:-1]), strict=True):
-        assert group == 1 or 2 * sum(part[:-1]) < at_least  # none is larger than it must be
+def test_joined_chunks():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        lengths, at_least = rng.integers(0, 9, rng.integers(1, 30)), int(rng.integers(1, 40))
+        groups = grouped(lengths.tolist(), 2, at_least)
+        assert [i for group in groups for i in group] == np.flatnonzero(lengths).tolist()
+        assert all(2 * lengths[group].sum() >= at_least for group in groups[:-1])
+        assert all(2 * lengths[group[:-1]].sum() < at_least for group in groups)  # no larger than necessary
 
 
 def test_small_chunks_are_joined_and_large_ones_are_not():
@@ -486,7 +483,7 @@ def test_passes_of_narrowed_rows():
         assert (rows.passes, part.passes) == (1, count)  # the columns are taken once and kept
     again = part.narrowed([1])
     assert np.allclose(again.product(np.ones(1)), X[:, 2])
-    part._persist, part._held = False, None
+    part._persist, part._persisted = False, None
     part.product(np.ones(2))
     assert rows.passes == 2
     rows.memory = N * 2 * 8
@@ -526,18 +523,18 @@ def test_data_are_made_once_in_a_fit_and_not_kept_for_a_prediction(tmp_path):
         assert len(counter.read_text()) == 3 * passes
     rows = DaskRows(lazy)
     rows.product(np.ones(P))
-    assert rows._held is None
+    assert rows._persisted is None
 
 
 def test_more_than_the_memory_is_not_kept(monkeypatch):
     monkeypatch.setattr(dasktasks.Threads, "memory", lambda self: 4 * N * P * 8 - 1)
     rows = DaskRows(in_chunks(data()[0]), chunk_bytes=1)
     TrimmedLasso(h=H).fit(rows, TARGETS["quadratic"][1])
-    assert rows._held is None
+    assert rows._persisted is None
     monkeypatch.setattr(dasktasks.Threads, "memory", lambda self: 4 * N * P * 8)
     rows = DaskRows(in_chunks(data()[0]), chunk_bytes=1)
     TrimmedLasso(h=H).fit(rows, TARGETS["quadratic"][1])
-    assert rows._held is not None
+    assert rows._persisted is not None
 
 
 # -- collections that cannot be X -----------------------------------------------------------------------
@@ -552,7 +549,7 @@ def test_a_series_is_no_matrix():
 
 
 def test_a_future_is_no_matrix(client):
-    with pytest.raises(TypeError, match=r"X is a Future of distributed, .* give X.result\(\)"):
+    with pytest.raises(TypeError, match=r"X is a Future of distributed, .* pass X.result\(\)"):
         DaskRows(client.submit(np.eye, 3))
 
 
@@ -564,7 +561,7 @@ def test_what_a_closed_client_has_kept_is_gone(cluster, kind, again):
     X = data()[0]
     with Client(cluster):
         kept = in_chunks(X).persist() if kind == "array" else dd.from_pandas(pd.DataFrame(X), 2).persist()
-    words = "X was persisted on a cluster whose client is closed, so its chunks are gone; make X again"
+    words = "X was persisted on a cluster whose client is closed, so its chunks are lost; create X again"
     other = Client(cluster) if again else None
     try:
         with pytest.raises(ValueError, match=words):
@@ -580,7 +577,7 @@ def test_what_is_kept_by_a_client_that_is_no_default(cluster):
     X = data()[0]
     with Client(cluster, set_as_default=False) as aside:
         kept = aside.persist(in_chunks(X))
-        with pytest.raises(ValueError, match=r"not Dask's default; fit to DaskRows\(X, client=...\)"):
+        with pytest.raises(ValueError, match=r"not Dask's default; pass DaskRows\(X, client=...\)"):
             DaskRows(kept)
         assert np.allclose(DaskRows(kept, client=aside).product(np.ones(P)), X.sum(axis=1))
 

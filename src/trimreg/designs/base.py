@@ -19,7 +19,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -170,13 +170,6 @@ class Design(VirtualMatrix, ABC):
         return self.columns(np.arange(self.shape[1])[key[1]])
 
 
-class Moments(NamedTuple):
-    """Weighted mean and root mean square deviation (about ``mean`` or about 0) of every column."""
-
-    mean: np.ndarray
-    deviation: np.ndarray
-
-
 def deviations_by_squares(square, shift):
     """``sqrt(square - shift^2)``, and the columns for which this formula is not accurate.
 
@@ -209,18 +202,18 @@ class ScaledMatrix(Design):
         self.X = X
         self.shape = X.shape
         self.dtype = X.dtype
-        moments = self._moments(weights, center)
+        mean, deviation = self._moments(weights, center)
         # A column is constant if its deviation is only rounding of its mean, or too small to divide by. Its
         # inverse scale is 0: the solvers see a column of exact zeros, and never select it.
-        floor = 10 * np.finfo(X.dtype).eps * np.abs(moments.mean) if center else 0.0
-        alive = moments.deviation > np.maximum(floor, SMALLEST)
-        self.offset = moments.mean if center else None
+        floor = 10 * np.finfo(X.dtype).eps * np.abs(mean) if center else 0.0
+        alive = deviation > np.maximum(floor, SMALLEST)
+        self.offset: np.ndarray | None = mean if center else None
         self.inverse_scale = alive.astype(float)
         if np.any(scale):
-            unit = moments.deviation if scale is True else scale
+            unit = deviation if scale is True else scale
             np.divide(1.0, unit, out=self.inverse_scale, where=alive & (unit > SMALLEST))
-        self._norm_weights = weights
-        self._deviation = np.where(alive, moments.deviation, 0.0)
+        self._norm_weights: np.ndarray | None = weights
+        self._deviation = np.where(alive, deviation, 0.0)
 
     def rescaled(self, factor):
         other = copy.copy(self)
@@ -281,8 +274,8 @@ class ScaledMatrix(Design):
     def _sums(self, W, d):
         raise NotImplementedError  # X_W' d times the inverse scale
 
-    def _moments(self, weights, center) -> Moments:
-        raise NotImplementedError
+    def _moments(self, weights, center):
+        raise NotImplementedError  # weighted means, and root mean square deviations about them (or about 0)
 
     def _scaled(self, Z, W):
         """``Z_W`` from the raw columns, in place."""
@@ -315,13 +308,13 @@ class ScaledMatrix(Design):
             deviation[part] = largest * np.sqrt(weights @ (spread / safe) ** 2)
         return deviation
 
-    def _refined_moments(self, weights, mean, square, center) -> Moments:
+    def _refined_moments(self, weights, mean, square, center):
         """Moments from means and mean squares; from the columns themselves if those are not accurate."""
         deviation, redo = deviations_by_squares(square, mean)
         again = mean[redo]
         deviation[redo] = self._deviations(weights, again, redo, refine=center)
         mean[redo] = again
-        return Moments(mean, deviation)
+        return mean, deviation
 
 
 def weighted_gram(Z: np.ndarray, d: np.ndarray) -> np.ndarray:
@@ -387,26 +380,8 @@ def compressed_rows(gram, target, y, d, source=None) -> tuple[CompressedDesign, 
     is. Rounding enters once, with the square of the condition number, so the solvers check the solution on
     the data again.
 
-    Parameters
-    ----------
-    gram : ndarray of shape (p, p)
-        ``Z' D Z``, positive semidefinite up to rounding; a column of zeros stays one.
-    target : ndarray of shape (p,) or (p, K)
-        ``Z' D y``.
-    y, d : ndarray
-        The target and the sample weights of all rows.
-    source : Design, optional
-        The design that the numbers came from.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs.base import compressed_rows
-    >>> Z, y, d = np.array([[1.0, 0.0], [2.0, 1.0], [0.0, 3.0]]), np.array([1.0, 2.0, 4.0]), np.full(3, 1 / 3)
-    >>> design, target = compressed_rows(Z.T @ Z / 3, Z.T @ y / 3, y, d)
-    >>> theta = np.array([0.5, 2.0])
-    >>> [round(float(np.mean(r**2)), 12) for r in (y - Z @ theta, target - design.matvec(theta))]
-    [1.75, 1.75]
+    ``gram`` is ``Z' D Z``, positive semidefinite up to rounding, and ``target`` is ``Z' D y``. ``source`` is
+    the design that they came from.
     """
     from scipy.linalg import solve_triangular
     from scipy.linalg.lapack import dpstrf

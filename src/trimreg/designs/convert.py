@@ -51,16 +51,6 @@ def as_virtual(X: Any) -> VirtualMatrix | None:
 
     Virtual are Dask arrays and DataFrames, torch tensors, CuPy and JAX arrays outside of the CPU's memory,
     :class:`~trimreg.OnDisk` and designs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs.convert import as_virtual
-    >>> from trimreg.designs.far.rows import ArrayRows
-    >>> as_virtual(np.eye(3)) is None
-    True
-    >>> as_virtual(ArrayRows(np.eye(3), block_rows=2))
-    <array by blocks 3 x 3 float64>
     """
     if is_virtual(X):
         return X
@@ -98,14 +88,7 @@ def stays_in_process(X: Any) -> bool:
 
 
 def to_host(value: Any) -> Any:
-    """A vector or small matrix as a NumPy array, or as an object that NumPy can read.
-
-    Examples
-    --------
-    >>> from trimreg.designs.convert import to_host
-    >>> to_host([1.0, 2.0])
-    [1.0, 2.0]
-    """
+    """A vector or small matrix as a NumPy array, or as an object that NumPy can read."""
     kind = _kind(value)
     if kind == "dask":
         if not hasattr(value, "compute"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import BLOCK_ELEMENTS, Moments, ScaledMatrix, weighted_gram
+from .base import BLOCK_ELEMENTS, ScaledMatrix, weighted_gram
 
 
 class DenseDesign(ScaledMatrix):
@@ -95,7 +95,7 @@ class DenseDesign(ScaledMatrix):
         uniform = n > 0 and np.all(weights == weights[0])
         if not uniform:
             deviation = self._deviations(weights, mean, np.arange(p), refine=center)
-            return Moments(mean, deviation)
+            return mean, deviation
         square = np.zeros(p)
         with np.errstate(over="ignore", invalid="ignore"):
             for rows, cols in self._blocks():

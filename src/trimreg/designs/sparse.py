@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .base import Moments, ScaledMatrix
+from .base import ScaledMatrix
 
 
 class SparseDesign(ScaledMatrix):
@@ -21,7 +21,7 @@ class SparseDesign(ScaledMatrix):
         super().__init__(X, weights, center=center, scale=scale)
         # Columns whose mean dwarfs their deviation (nearly all their entries are stored): subtracting the
         # mean after a product of such columns would leave only rounding.
-        self._cancels = np.abs(self.offset) > 1e3 * self._deviation if center else None
+        self._cancels = None if self.offset is None else np.abs(self.offset) > 1e3 * self._deviation
 
     def _product(self, u):
         used = np.flatnonzero(u if u.ndim == 1 else u.any(axis=1))
@@ -84,7 +84,7 @@ class SparseDesign(ScaledMatrix):
                 self._column_of_entry(), self._spread(mean) * weights[self.X.indices], minlength=p
             )
             mean = mean + (stored - self._implicit_weight(weights) * mean) / weights.sum()
-        return Moments(mean, self._deviations(weights, mean))
+        return mean, self._deviations(weights, mean)
 
     def _column_of_entry(self):
         return np.repeat(np.arange(self.shape[1]), np.diff(self.X.indptr))

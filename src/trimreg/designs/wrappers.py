@@ -8,17 +8,7 @@ from .base import Design, ScaledMatrix
 
 
 class Standardized(ScaledMatrix):
-    """``(X - 1 m') diag(u)`` over any design ``X``, made of its five operations.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs import ColumnBlock
-    >>> X = ColumnBlock(np.array([[1.0, 2.0], [3.0, 2.0]]))
-    >>> design = X.design(np.array([0.5, 0.5]), center=True, scale=True)
-    >>> design.matvec(np.array([1.0, 1.0]))  # the constant column has no effect
-    array([-1.,  1.])
-    """
+    """``(X - 1 m') diag(u)`` over any design ``X``, made of its five operations."""
 
     def __init__(self, X: Design, weights: np.ndarray, *, center=False, scale=False):
         super().__init__(X, weights, center=center, scale=scale)
@@ -64,11 +54,11 @@ class Standardized(ScaledMatrix):
         mean = np.array(self.X.rmatvec(weights), dtype=float) if center else np.zeros(p)
         with np.errstate(over="ignore"):
             square = np.asarray(self.X.column_norms(weights), dtype=float) ** 2
-        moments = self._refined_moments(weights, mean, square, center)
-        bad = np.flatnonzero(~(np.isfinite(moments.mean) & np.isfinite(moments.deviation)))
+        mean, deviation = self._refined_moments(weights, mean, square, center)
+        bad = np.flatnonzero(~(np.isfinite(mean) & np.isfinite(deviation)))
         if bad.size:
             raise ValueError(f"X contains NaN or inf in column {bad[0]}; drop or impute missing values")
-        return moments
+        return mean, deviation
 
     def _weighted_norms(self, d):
         if self.offset is None:

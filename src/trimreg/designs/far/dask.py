@@ -1,12 +1,12 @@
-r"""Dask arrays and DataFrames: rows in chunks, on the workers of a cluster or behind threads of this process.
+r"""Dask arrays and DataFrames: rows in chunks, on the workers of a cluster or for threads of this process.
 
-Each operation of the design is one task a chunk:
+Each operation of the design is one task per chunk:
 
 .. math:: X'r = \sum_{b} X_b' r_b, \qquad Z_W' D Z_W = \sum_{b} Z_{b,W}' D_b Z_{b,W} .
 
-The kernel goes to the worker that has the chunk :math:`X_b`, with the chunk's rows of the vectors, and a
-small array comes back. ``X`` itself never travels. Partial sums are added in the order of the chunks, so 1, 2
-or 40 workers give the same bits.
+The kernel goes to the worker that has the chunk :math:`X_b`, with the rows of the vectors for this chunk, and
+a small array comes back. ``X`` itself is never moved. Partial sums are added in the order of the chunks, so
+the result has the same bits for any number of workers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import math
 import sys
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +23,10 @@ from . import kernels
 from .dask_tasks import Threads, runner_for, size_of
 from .rows import NEAR_MEMORY, FarRows, block_columns
 
-#: Smaller chunks are joined: a task costs a few milliseconds, which 64 MB are worth.
+#: Smaller chunks are joined: a task costs a few milliseconds, about as long as the work on 64 MB.
 CHUNK_BYTES = 64 << 20
-_CHUNKS_AT_MOST = 1 << 15  # a scheduler serves about a thousand tasks a second
-#: Kernels whose results the design does nothing with but add them up.
+_CHUNKS_AT_MOST = 1 << 15  # a scheduler handles about a thousand tasks per second
+#: Kernels whose results are only added up.
 SUMMED = frozenset({
     kernels.transposed_product, kernels.raw_sums, kernels.gram_and_sums, kernels.cross_gram,
     kernels.every_gram, kernels.normal_equations, kernels.combination_moments,
@@ -36,11 +37,11 @@ _TREE = 64  # blocks whose results come here as one sum
 
 @dataclass
 class Traffic:
-    """What a matrix and the columns taken from it have cost the process that asks."""
+    """The communication of this process for a matrix and the columns taken from it."""
 
     sweeps: int = 0
     tasks: int = 0
-    sent: int = 0  # bytes of vectors and arguments that went with the tasks
+    sent: int = 0  # bytes of vectors and arguments
     received: int = 0  # bytes of results
 
 
@@ -51,25 +52,25 @@ class UnlikeChunk(TypeError):
 class DaskRows(FarRows):
     """The rows of a Dask array or DataFrame.
 
-    Estimators make this by themselves from a Dask ``X``; make it yourself to set the options.
+    Estimators create this from a Dask ``X``; create it yourself to set the options.
 
     Parameters
     ----------
     X : dask.array.Array of shape (n, p), or dask.dataframe.DataFrame with numeric columns
-        float32 and float64 stay as they are, integers become float64. Columns are brought into one chunk. If
-        the number of rows in a chunk is not known, as in DataFrames, one pass counts them.
+        float32 and float64 are kept, integers become float64. All columns are brought into one chunk. If the
+        number of rows per chunk is not known, as in DataFrames, one pass counts them.
     client : distributed.Client or str, optional
-        Where to run, or the address of a scheduler. By default Dask's default client, if there is one, else
+        The client, or the address of a scheduler. By default Dask's default client, if there is one, else
         threads of this process.
     persist : bool, optional
         Whether the workers keep the chunks in memory, so that they are read or generated only once. By
-        default they do if that takes at most half of their memory (without a cluster: a quarter of this
-        machine's memory, or of the container's).
+        default they do if this takes at most half of their memory (without a cluster: a quarter of the
+        memory of this machine or container).
     chunk_bytes : int
-        Neighbouring chunks are joined until they have as many bytes. What is joined depends on X alone, so
-        the sums have the same bits on any number of workers.
+        Neighboring chunks are joined until they have this many bytes. The joining depends on X alone, so the
+        sums have the same bits on any number of workers.
     memory : int
-        Bytes of raw columns that may be kept in this process.
+        Bytes that columns may take in the memory of this process.
 
     Examples
     --------
@@ -85,7 +86,10 @@ class DaskRows(FarRows):
     kind = "Dask array"
     portable = False  # a client holds it
 
-    def __init__(self, X, client=None, persist=None, chunk_bytes=None, memory=NEAR_MEMORY):
+    def __init__(
+        self, X: Any, client: Any = None, persist: bool | None = None, chunk_bytes: float | None = None,
+        memory: float = NEAR_MEMORY,
+    ):  # fmt: skip
         _check_options(persist, chunk_bytes, memory)
         _check_collection(X)
         self._runner = runner_for(client)
@@ -93,61 +97,57 @@ class DaskRows(FarRows):
         _check_kept(X, self._runner)
         self.traffic = Traffic()
         self.feature_names = None
+        lengths = None
         if hasattr(X, "to_dask_array") and hasattr(X, "dtypes"):
             self.kind = "Dask DataFrame"
             names = list(X.columns)
-            if any(isinstance(name, str) for name in names):  # numbers are no names to scikit-learn
+            if any(isinstance(name, str) for name in names):  # scikit-learn accepts only strings as names
                 self.feature_names = names
             declared, p = _storage_of_columns(X.dtypes), len(names)
-            sources = _own_graphs(X)
-            lengths = None
         else:
             declared, p = np.dtype(X.dtype), _check_array(X)
             X = X.rechunk({1: -1})
-            sources = _own_graphs(X)
             lengths = X.chunks[0]
-        self.dtype = _storage_of(declared)
+        sources = _own_graphs(X)
+        self.dtype, self._declared = _storage_of(declared), declared
         if lengths is None or any(math.isnan(rows) for rows in lengths):
             lengths = self._count(sources)
         self._sources = list(zip(sources, map(int, lengths), strict=True))
-        self._declared = declared
         self.shape = (sum(map(int, lengths)), p)
-        self._set_blocks(*_joined_blocks(self._sources, declared, self.shape, chunk_bytes), persist)
+        blocks, lengths = _joined_blocks(self._sources, declared, self.shape, chunk_bytes)
+        self._set_blocks(blocks, lengths, persist)
 
     def design(self, weights, *, center=False, scale=False):
-        self._used_again = True  # a fit makes many passes, a prediction one
+        self._used_again = True  # a fit needs many passes, a prediction one
         return super().design(weights, center=center, scale=scale)
 
     def _set_blocks(self, blocks, lengths, persist, whole=None):
         self._whole = whole  # the rows that these are columns of
         self._used_again = whole is not None
-        self._lazy, self._held = blocks, None
+        self._lazy, self._persisted = blocks, None
         self._edges = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         self._persist = persist
 
     def _count(self, sources):
-        """The number of rows of every source, by one pass."""
+        """The number of rows of each source, by one pass."""
         import dask
 
         self.passes += 1
-        count = dask.delayed(_rows_of, pure=False)
+        count = dask.delayed(len, pure=False)
         return list(self.runner.each(len(sources), lambda index: count(sources[index])))
 
     def describe(self):
         return f"{super().describe()} in {len(self._lazy)} chunks"
 
-    # -- passes ---------------------------------------------------------------------------------------------
-
     def sweep(self, kernel, vectors=(), arguments=()):
-        """Yield ``kernel(block, *parts, *arguments)`` of every chunk, in order: one task each.
+        """Yield ``kernel(block, *parts, *arguments)`` for each chunk, in order: one task each.
 
-        Results that are only ever added up (of the kernels in ``SUMMED``) come as sums of neighbouring
-        chunks, which the workers have added in an order that does not depend on them: a Gram matrix of every
-        chunk would be too much for this process.
+        The workers add up the results of kernels in ``SUMMED`` over 64 neighboring chunks, in a fixed order:
+        one Gram matrix per chunk would be too much for this process.
         """
         self.passes += 1
         self.traffic.sweeps += 1
-        if self._whole is not None and self._held is None:
+        if self._whole is not None and self._persisted is None:
             self._whole.passes += 1
         make = self._tasks(kernel, vectors, arguments)
         count = len(self._lazy)
@@ -167,7 +167,7 @@ class DaskRows(FarRows):
         edges, p = self._edges, self.shape[1]
 
         def make(index):
-            blocks = self._blocks()  # looked up each time: after a loss they are others
+            blocks = self._blocks()  # looked up each time: they change after a loss of workers
             part = slice(int(edges[index]), int(edges[index + 1]))
             parts = tuple(np.ascontiguousarray(vector[part]) for vector in vectors)
             self.traffic.tasks += 1
@@ -182,44 +182,38 @@ class DaskRows(FarRows):
                 self.traffic.received += size_of(result)
                 yield result
         except UnlikeChunk:
-            self._held = None
+            self._persisted = None
             raise TypeError(self._dtypes_in_words()) from None
 
     def _blocks(self):
-        if self._held is None and self._is_kept():
-            self._hold()
-        return self._lazy if self._held is None else self._held
+        if self._persisted is None and self._is_kept():
+            self._keep()
+        return self._lazy if self._persisted is None else self._persisted
 
     def _is_kept(self):
         if self._persist is None and self._used_again:
             self._persist = bool(self.nbytes <= self.runner.share * self.runner.memory())
         return bool(self._persist)
 
-    def _hold(self):
-        """Have the workers keep the blocks; also again, from where they came from, if some were lost."""
-        self._held = None  # first let go of what cannot be had any more
-        self._held = self.runner.persist(self._lazy)
+    def _keep(self):
+        """Let the workers keep the blocks; after a loss, compute them again from their source."""
+        self._persisted = None  # first release the blocks that were lost
+        self._persisted = self.runner.persist(self._lazy)
 
     def _restore(self):
-        if self._held is not None:
-            self._hold()
+        if self._persisted is not None:
+            self._keep()
 
     @property
     def runner(self):
-        if self._runner is None:  # unpickled, as in a task of a worker
+        if self._runner is None:  # unpickled, for example in a task of a worker
             self._runner = runner_for()
         return self._runner
 
     def __getstate__(self):
-        return self.__dict__ | {"_runner": None, "_held": None}
+        return self.__dict__ | {"_runner": None, "_persisted": None}
 
-    # -- parts of X -----------------------------------------------------------------------------------------
-
-    def narrowed(self, W):
-        """The columns W: as an array if they are few, else as rows that stay where they are."""
-        W = np.asarray(W, dtype=np.intp)
-        if self.shape[0] * W.size * self.dtype.itemsize <= self.memory:
-            return super().narrowed(W)
+    def _far_columns(self, W):
         import dask
 
         other = object.__new__(type(self))
@@ -236,15 +230,13 @@ class DaskRows(FarRows):
 
         kind = dask.delayed(_kind_of, pure=False)
         found = list(self.runner.each(len(self._sources), lambda i: kind(self._sources[i][0])))
-        runs, start = [], 0
+        runs: list[list] = []  # dtype, first row, end
         for name, (_, length) in zip(found, self._sources, strict=True):
-            if runs and runs[-1][0] == name:
-                runs[-1][2] += length
-            else:
-                runs.append([name, start, start + length])
-            start += length
+            if not runs or runs[-1][0] != name:
+                runs.append([name, runs[-1][2] if runs else 0, runs[-1][2] if runs else 0])
+            runs[-1][2] += length
         if len(runs) == 1:
-            return f"X is declared {self._declared}, but its chunks are {runs[0][0]}; declare what it is"
+            return f"X is declared {self._declared}, but its chunks are {runs[0][0]}; declare their dtype"
         words = [f"{name} in rows {first} to {last - 1}" for name, first, last in runs[:4]]
         more = "" if len(runs) <= 4 else f" and {len(runs) - 4} more changes"
         return (
@@ -253,20 +245,19 @@ class DaskRows(FarRows):
         )
 
 
-# -- what runs on the workers -------------------------------------------------------------------------------
+# -- tasks of the workers -----------------------------------------------------------------------------------
 
 
 def _perform(block, shape, kernel, parts, arguments):
     if block.shape != shape:
         raise ValueError(
-            f"a chunk of X has shape {block.shape} and is declared {shape};"
-            " X.compute_chunk_sizes() declares what is there"
+            f"a chunk of X has shape {block.shape}, but is declared {shape}; call X.compute_chunk_sizes()"
         )
     return kernel(block, *parts, *arguments)
 
 
 def added(results):
-    """The sum of results, which are arrays or tuples of arrays, from left to right."""
+    """The sum, from left to right, of results that are arrays or tuples of arrays."""
     first, *others = results
     if isinstance(first, tuple):
         return tuple(added(list(parts)) for parts in zip(*results, strict=True))
@@ -285,10 +276,6 @@ def _tree(tasks):
     return tasks[0]
 
 
-def _rows_of(source):
-    return len(source)
-
-
 def _kind_of(source):
     if hasattr(source, "dtypes"):
         return str(_storage_of_columns(source.dtypes))
@@ -296,14 +283,14 @@ def _kind_of(source):
 
 
 def _joined(sources, declared, storage):
-    """The sources, one below the other, in the storage dtype."""
+    """The sources below each other, in the storage dtype."""
     blocks = [_as_block(source, declared, storage) for source in sources]
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def _as_block(source, declared, storage):
     if _kind_of(source) != str(declared):
-        raise UnlikeChunk(f"{_kind_of(source)} in place of {declared}")
+        raise UnlikeChunk(f"{_kind_of(source)} instead of {declared}")
     if hasattr(source, "dtypes"):
         return source.to_numpy(dtype=storage, na_value=np.nan)
     if not isinstance(source, np.ndarray) or isinstance(source, np.ma.MaskedArray):
@@ -313,7 +300,7 @@ def _as_block(source, declared, storage):
     return source.astype(storage, copy=False)
 
 
-# -- what X is ----------------------------------------------------------------------------------------------
+# -- checks of X --------------------------------------------------------------------------------------------
 
 
 def _check_options(persist, chunk_bytes, memory):
@@ -327,7 +314,7 @@ def _check_options(persist, chunk_bytes, memory):
 
 
 def _check_collection(X):
-    """Refuse what is neither an array nor a DataFrame of Dask, and say what to give."""
+    """Refuse objects that are neither a Dask array nor a Dask DataFrame."""
     import dask.array as da
     from dask.delayed import Delayed
 
@@ -336,16 +323,16 @@ def _check_collection(X):
         return
     if type(X).__module__.partition(".")[0] == "distributed":
         raise TypeError(
-            f"X is a {kind} of distributed, no Dask array or DataFrame; give X.result() if it fits in memory,"
-            " or make an array of it with dask.array.from_delayed"
+            f"X is a {kind} of distributed, not a Dask array or DataFrame; pass X.result() if it fits in "
+            "memory, or create an array with dask.array.from_delayed"
         )
     if isinstance(X, Delayed) or not hasattr(X, "to_dask_array"):
         raise TypeError(
-            f"X must be a Dask array or DataFrame, not {kind}; dask.array.from_array, from_delayed and "
-            "dask.dataframe.from_pandas make one, and what is in memory is fitted without DaskRows"
+            f"X must be a Dask array or DataFrame, not {kind}; create one with dask.array.from_array, "
+            "from_delayed or dask.dataframe.from_pandas, or pass data in memory to the estimator directly"
         )
     if X.ndim != 2:
-        raise ValueError(f"X is a Dask {kind}, and must have 2 dimensions; give a DataFrame: X.to_frame()")
+        raise ValueError(f"X is a Dask {kind}, but must have 2 dimensions; pass X.to_frame()")
 
 
 def _kept(X) -> list:
@@ -359,39 +346,31 @@ def _kept(X) -> list:
 
 
 def _check_kept(X, runner):
-    """Refuse chunks that were kept by workers whom the runner cannot ask."""
+    """Refuse chunks on workers that the runner cannot reach."""
     kept = _kept(X)
     if any(one.client.status in ("closing", "closed") or one.status == "cancelled" for one in kept):
         raise ValueError(
-            "X was persisted on a cluster whose client is closed, so its chunks are gone; make X again, and "
+            "X was persisted on a cluster whose client is closed, so its chunks are lost; create X again and "
             "keep the client open until the fit is done"
         )
     if kept and isinstance(runner, Threads):
         raise ValueError(
-            "X was persisted on a cluster that is not Dask's default; fit to DaskRows(X, client=...), with "
-            "its client"
+            "X was persisted on a cluster that is not Dask's default; pass DaskRows(X, client=...) with its "
+            "client"
         )
 
 
 def _check_array(X) -> int:
-    """The number of columns of a Dask array that can be used."""
+    """The number of columns of a Dask array."""
     if X.ndim != 2:
-        raise ValueError(f"X must be 2-dimensional, one row a sample; it is {X.ndim}-dimensional")
+        raise ValueError(f"X must be 2-dimensional, with one row per sample; it is {X.ndim}-dimensional")
     if math.isnan(X.shape[1]):
-        raise ValueError("X must have a known number of columns; call X.compute_chunk_sizes() first")
+        raise ValueError("X must have a known number of columns; call X.compute_chunk_sizes()")
     return int(X.shape[1])
 
 
 def _storage_of(dtype) -> np.dtype:
-    """float32 or float64, in which numbers of this dtype are kept.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs.far.dask import _storage_of
-    >>> [str(_storage_of(np.dtype(name))) for name in ("float16", "float32", "int8", "bool")]
-    ['float32', 'float32', 'float64', 'float64']
-    """
+    """The storage type for numbers of this dtype: float32 up to 32-bit floats, else float64."""
     if dtype.kind == "f" and dtype.itemsize <= 8:
         return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
     if dtype.kind in "iub":
@@ -400,23 +379,23 @@ def _storage_of(dtype) -> np.dtype:
 
 
 def _storage_of_columns(dtypes) -> np.dtype:
-    """The dtype that the columns of a DataFrame share: float32 if all are, float64 if all are numbers."""
-    bare = {}
+    """The common storage type of the columns of a DataFrame, which must be numeric."""
+    found = []
     for name, dtype in dtypes.items():
-        known = getattr(dtype, "numpy_dtype", dtype)  # of Float64 and the like
+        known = getattr(dtype, "numpy_dtype", dtype)  # of Float64 and other nullable types
         if not isinstance(known, np.dtype) or known.kind not in "fiub":
-            raise TypeError(f"column {name!r} of X has dtype {dtype}; drop it or turn it into numbers")
-        bare[name] = _storage_of(known)
-    return np.dtype(np.float64) if np.dtype(np.float64) in bare.values() or not bare else np.dtype(np.float32)
+            raise TypeError(f"column {name!r} of X has dtype {dtype}; drop it or convert it to numbers")
+        found.append(_storage_of(known))
+    return max(found, key=lambda dtype: dtype.itemsize, default=np.dtype(np.float64))
 
 
 def _own_graphs(X):
-    """The chunks of X, each with those tasks only that it needs, so that a batch sends no more than that."""
+    """The chunks of X, each with only the tasks that it needs, so that a batch sends no more than that."""
     from dask.delayed import Delayed
     from dask.optimization import cull
     from dask.utils import ensure_dict
 
-    # Dask's optimization loses chunks that are kept on workers, or the hold that X has on them.
+    # Dask's optimization loses chunks that are persisted on workers, or X's references to them.
     for optimize in (False,) if _kept(X) else (True, False):
         blocks = list(np.ravel(X.to_delayed(optimize_graph=optimize)))
         graph = ensure_dict(blocks[0].__dask_graph__()) if blocks else {}
@@ -425,41 +404,29 @@ def _own_graphs(X):
     return [Delayed(block.key, dict(cull(graph, [block.key])[0])) for block in blocks]
 
 
-def joined_lengths(lengths, row_bytes, at_least):
-    """How many neighbours to join: groups of consecutive chunks, all but the last of so many bytes or more.
-
-    Examples
-    --------
-    >>> from trimreg.designs.far.dask import joined_lengths
-    >>> joined_lengths([10, 10, 10, 50, 5], row_bytes=1, at_least=20)
-    [2, 2, 1]
-    """
-    groups, rows = [0], 0
-    for length in lengths:
-        if rows * row_bytes >= at_least and rows > 0:
-            groups.append(0)
+def grouped(lengths, row_bytes, at_least):
+    """Positions of chunks with rows, in consecutive groups; all but the last have ``at_least`` bytes."""
+    groups: list[list[int]] = []
+    rows = 0
+    for index, length in enumerate(lengths):
+        if length and (not groups or rows * row_bytes >= at_least):
+            groups.append([])
             rows = 0
-        groups[-1] += 1
-        rows += length
+        if length:
+            groups[-1].append(index)
+            rows += length
     return groups
 
 
 def _joined_blocks(sources, declared, shape, chunk_bytes):
-    """Blocks made of one or more neighbouring sources, and their numbers of rows."""
+    """Blocks made of one or more neighboring sources, and their numbers of rows."""
     import dask
 
     storage = _storage_of(declared)
     row_bytes = shape[1] * storage.itemsize
-    at_least = (
-        max(CHUNK_BYTES, shape[0] * row_bytes // _CHUNKS_AT_MOST) if chunk_bytes is None else chunk_bytes
-    )
+    if chunk_bytes is None:
+        chunk_bytes = max(CHUNK_BYTES, shape[0] * row_bytes // _CHUNKS_AT_MOST)
     join = dask.delayed(_joined, pure=True)
-    there = [(source, length) for source, length in sources if length]  # empty chunks have nothing to add
-    blocks, lengths, start = [], [], 0
-    for count in joined_lengths([length for _, length in there], row_bytes, at_least):
-        group = there[start : start + count]
-        start += count
-        if group:
-            blocks.append(join([source for source, _ in group], declared, storage))
-            lengths.append(sum(length for _, length in group))
-    return blocks, lengths
+    groups = grouped([length for _, length in sources], row_bytes, chunk_bytes)
+    blocks = [join([sources[i][0] for i in group], declared, storage) for group in groups]
+    return blocks, [sum(sources[i][1] for i in group) for group in groups]

@@ -1,20 +1,21 @@
-"""How tasks over the chunks of a Dask collection are run: on a cluster, or by threads of this process.
+"""Running tasks over the chunks of a Dask collection: on a cluster, or by threads of this process.
 
-Both hand the results back in the order of the chunks, whichever worker was done first. Whoever adds them up
-in that order gets the same bits from any number of workers.
+Both return the results in the order of the chunks, whichever worker was done first. So sums have the same
+bits for any number of workers.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections import deque
 from contextlib import suppress
 
-#: How often a batch of tasks is sent out before the loss of its workers is an error.
+#: Number of times that a batch of tasks is sent before the loss of its workers is an error.
 ATTEMPTS = 4
-_BATCH_BYTES = 256 << 20  # results of a batch that this process holds at a time
+_BATCH_BYTES = 256 << 20  # of the results of a batch
 _SECONDS_BETWEEN_LOOKS = 2.0
 _SECONDS_WITHOUT_WORKERS = 300
 _SECONDS_TO_CONNECT = 10
@@ -22,11 +23,11 @@ _CGROUP = "/sys/fs/cgroup"
 
 
 class WorkersDied(RuntimeError):
-    """Workers ended again and again under the same rows of X."""
+    """Workers died repeatedly on the same rows of X."""
 
 
 def runner_for(client=None):
-    """Where to run: the given client or address, else Dask's default client, else threads of this process."""
+    """The runner for a client or address; else for Dask's default client, or threads of this process."""
     if client is None:
         client = _default_client()
         return Threads() if client is None else Cluster(client)
@@ -40,17 +41,10 @@ def runner_for(client=None):
 
 
 def _default_client():
-    import sys
-
-    # A client can only be there if somebody imported distributed; dask alone does not need it.
-    if "distributed" not in sys.modules:
-        return None
-    from distributed import get_client
-
-    try:
-        return get_client()
-    except ValueError:
-        return None
+    if "distributed" in sys.modules:  # otherwise there is no client; dask alone does not import it
+        with suppress(ValueError):
+            return sys.modules["distributed"].get_client()
+    return None
 
 
 def _connected(address):
@@ -59,17 +53,17 @@ def _connected(address):
     from distributed.comm.registry import get_backend
 
     try:
-        get_backend(parse_address(address)[0])  # a Client that fails on it would stay behind half made
+        get_backend(parse_address(address)[0])  # otherwise a half-made Client would stay behind
     except ValueError as error:
         raise ValueError(
-            f"client={address!r} is no address: {error}; give one as in 'tcp://host:8786'"
+            f"client={address!r} is not an address: {error}; pass one such as 'tcp://host:8786'"
         ) from None
     try:
         return Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, ValueError, AssertionError) as error:
         raise ConnectionError(
             f"no Dask scheduler answers at {address} ({str(error) or type(error).__name__});"
-            " start one with 'dask scheduler', or leave the address out"
+            " start one with 'dask scheduler', or omit the address"
         ) from None
 
 
@@ -81,15 +75,15 @@ def size_of(result) -> int:
 
 
 def _container_memory() -> float:
-    """The limit of the container that this process is in, of version 2 or 1; inf if there is none."""
+    """The memory limit of the container (cgroup version 2 or 1); inf if there is none."""
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError), open(os.path.join(_CGROUP, name), encoding="ascii") as file:
-            return int(file.read())  # "max" is no number and no limit; version 1 says it by a huge number
+            return int(file.read())  # no limit is "max" in version 2, a huge number in version 1
     return math.inf
 
 
 class _Batches:
-    """Tasks cut into batches, so that neither their results nor their vectors are here all at once."""
+    """The size of batches of tasks: neither all results nor all vectors should be here at once."""
 
     def __init__(self, threads):
         self.threads = max(1, threads)
@@ -103,10 +97,9 @@ class _Batches:
 
 
 class Threads:
-    """Dask's threads in this process: for data on disk or from a generator, without a cluster."""
+    """Dask's threads in this process, for data on disk or from a generator, without a cluster."""
 
-    name = "threads of this process"
-    share = 0.25  # of the memory that data may be kept in
+    share = 0.25  # of the memory, for persisted chunks
 
     def memory(self):
         with suppress(AttributeError, ValueError, OSError):
@@ -119,7 +112,7 @@ class Threads:
         return list(dask.persist(*blocks, scheduler="threads"))
 
     def each(self, count, task, restore=None):
-        """Yield the results of ``task(0), ..., task(count - 1)``, each a Delayed."""
+        """Yield the results of ``task(0), ..., task(count - 1)``, each of which is a Delayed."""
         import dask
 
         batches = _Batches(os.cpu_count() or 1)
@@ -133,21 +126,21 @@ class Threads:
 
 
 class Cluster:
-    """A Dask cluster: its workers may die, its scheduler may go away, and Ctrl-C takes back what is out."""
+    """A Dask cluster: workers may die, the scheduler may stop, and Ctrl-C cancels the tasks sent."""
 
-    share = 0.5  # the rest is for copies, results and what else the workers do
+    share = 0.5  # of the memory, for persisted chunks; the rest is for copies, results and other work
 
     def __init__(self, client):
         self.client = client
-        # A client that has lost its scheduler forgets where it was.
+        # A client that has lost its scheduler forgets its address.
         cluster = getattr(client, "cluster", None)
         known = getattr(client.scheduler, "address", None) or getattr(cluster, "scheduler_address", None)
-        self.name = known or "an address that its client has forgotten"
+        self.name = known or "an unknown address"
         self.looked, self.seen, self.threads = -math.inf, time.monotonic(), 1
         self._step_aside()
 
     def _step_aside(self):
-        """In a task of a worker: make place for the tasks that we are about to wait for."""
+        """In a task of a worker: free its thread for the tasks that this one waits for."""
         from distributed import get_worker, secede
 
         with suppress(ValueError, AttributeError, KeyError):
@@ -163,10 +156,7 @@ class Cluster:
         return self._sent(self.client.persist, blocks)
 
     def each(self, count, task, restore=None):
-        """Yield the results of ``task(0), ..., task(count - 1)``, each a Delayed.
-
-        ``restore`` is called when workers were lost, before their tasks are sent again.
-        """
+        """Yield the results of ``task(0), ..., task(count - 1)``; ``restore()`` follows a loss of workers."""
         self.look()
         batches = _Batches(self.threads)
         out = deque()  # (start, stop, futures) in order
@@ -185,7 +175,7 @@ class Cluster:
                 self.client.cancel([future for _, _, futures in out for future in futures], force=True)
 
     def _results(self, out, task, restore):
-        """The results of the first batch, which leaves ``out``."""
+        """The results of the first batch in ``out``, which is removed from it."""
         for attempt in range(1, ATTEMPTS + 1):
             start, stop, futures = out[0]
             try:
@@ -196,12 +186,12 @@ class Cluster:
                 self.look(soon=True)
                 if attempt == ATTEMPTS:
                     raise WorkersDied(
-                        f"workers of {self.name} ended {ATTEMPTS} times over the same rows of X ({error!r});"
+                        f"workers of {self.name} died {ATTEMPTS} times on the same rows of X ({error!r});"
                         " give them more memory, or cut X into smaller chunks"
                     ) from error
                 if restore is not None:
                     restore()
-                for place, (start, stop, _) in enumerate(list(out)):  # the others may hang on what was lost
+                for place, (start, stop, _) in enumerate(list(out)):  # others may depend on lost chunks
                     out[place] = start, stop, self._submit(task, start, stop)
             else:
                 out.popleft()
@@ -214,7 +204,7 @@ class Cluster:
     def _sent(self, send, collections):
         import dask
 
-        # Vectors travel with the tasks: a batch of them is meant to be large.
+        # Vectors travel with the tasks, so batches are large on purpose.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
             return send(collections, optimize_graph=False)
 
@@ -223,7 +213,7 @@ class Cluster:
 
         while True:
             try:
-                with self.client.as_current():  # wait asks Dask's default client, which this need not be
+                with self.client.as_current():  # wait uses Dask's default client, which may be another
                     wait(futures, timeout=_SECONDS_BETWEEN_LOOKS)
             except TimeoutError:
                 self.look()
@@ -231,7 +221,7 @@ class Cluster:
                 return self.client.gather(futures)
 
     def look(self, soon=False):
-        """Whether the scheduler is there and has workers, looked up now and then."""
+        """Check, every now and then, that the scheduler answers and has workers."""
         self._check_scheduler()
         now = time.monotonic()
         if now - self.looked < _SECONDS_BETWEEN_LOOKS and not soon:
@@ -253,13 +243,13 @@ class Cluster:
     def _check_scheduler(self):
         if self.client.status != "running":
             raise ConnectionError(
-                f"the Dask scheduler at {self.name} is gone; start a scheduler, connect a new Client, make X"
+                f"the Dask scheduler at {self.name} has stopped; start one, connect a new Client, create X"
                 " again, and fit again"
             )
 
 
 def _is_loss(error):
-    """Whether an error is of the cluster, not of the task."""
+    """Whether an error comes from the cluster, not from the task."""
     from asyncio import CancelledError as AsyncCancelled
     from concurrent.futures import CancelledError
 

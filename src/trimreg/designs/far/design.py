@@ -9,33 +9,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..base import Moments, ScaledMatrix, compressed_rows
+from ..base import ScaledMatrix, compressed_rows
 from . import kernels
-from .rows import ColumnStore, FarRows, MemoryColumns, PartOfStore, block_product, stacked
+from .rows import ColumnStore, FarRows, MemoryColumns, block_product, stacked
 
 _DOUBTFUL = (1e-280, np.inf)  # sums of squares outside of this range are recomputed with scaled numbers
 
 
 class BlockedDesign(ScaledMatrix):
-    """A design over :class:`~trimreg.designs.far.rows.FarRows`; its operations give what a dense one gives.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs.far.rows import ArrayRows
-    >>> rows = ArrayRows(np.array([[1.0, 2.0], [3.0, 2.0]]), block_rows=1)
-    >>> design = rows.design(np.array([0.5, 0.5]), center=True, scale=True)
-    >>> design.matvec(np.array([1.0, 1.0]))  # the constant column has no effect
-    array([-1.,  1.])
-    >>> rows.passes
-    2
-    """
+    """A design over :class:`~trimreg.designs.far.rows.FarRows`, with the same results as a dense one."""
 
     near = False
     streamed = True
 
     def __init__(self, rows: FarRows, weights: np.ndarray, *, center=False, scale=False):
-        self._store: ColumnStore | PartOfStore | None = ColumnStore(rows)
+        self._store: ColumnStore | None = ColumnStore(rows)  # None if X is in memory
+        self._in_store = np.arange(rows.shape[1])  # the columns of this design, as the store numbers them
         super().__init__(rows, weights, center=center, scale=scale)
 
         self.widest_gram = rows.widest_gram
@@ -47,9 +36,7 @@ class BlockedDesign(ScaledMatrix):
     def expect(self, W):
         """A hint: the next pass also reads these columns, the likeliest first, if there is room."""
         if self._store is not None:
-            self._store.expect(W)
-
-    # -- the first pass ----------------------------------------------------------------------------------
+            self._store.expect(self._in_store[W])
 
     def _moments(self, weights, center):
         p = self.shape[1]
@@ -76,7 +63,7 @@ class BlockedDesign(ScaledMatrix):
         again = np.flatnonzero(doubtful & ~((square > _DOUBTFUL[0]) & (square < _DOUBTFUL[1])))
         if again.size:
             deviation[again] = self._root_mean_square(weights, again, mean[again])
-        return Moments(mean, deviation)
+        return mean, deviation
 
     def _root_mean_square(self, d, W, offset):
         so_far = (np.zeros(len(W)), np.zeros(len(W)))
@@ -88,8 +75,6 @@ class BlockedDesign(ScaledMatrix):
         every = np.arange(self.shape[1])
         offset = np.zeros(self.shape[1]) if self.offset is None else self.offset
         return self._root_mean_square(d, every, offset) * self.inverse_scale
-
-    # -- products ----------------------------------------------------------------------------------------
 
     def _product(self, u):
         used = np.flatnonzero(u if u.ndim == 1 else u.any(axis=1))
@@ -114,8 +99,6 @@ class BlockedDesign(ScaledMatrix):
         W = np.asarray(W, dtype=np.intp)
         source, where = self._columns_of(W)
         return source.sweep(kernels.scaled_columns, (), (where, *self._units(W)))
-
-    # -- Gram matrices -----------------------------------------------------------------------------------
 
     def gram(self, rows, d, cols):
         cols = np.asarray(cols, dtype=np.intp)
@@ -173,8 +156,6 @@ class BlockedDesign(ScaledMatrix):
             target += further
         return compressed_rows(gram, target, y, d, source=self)
 
-    # -- parts of X --------------------------------------------------------------------------------------
-
     def restricted(self, W):
         """``Z_W``: in memory if there is room, else still far."""
         W = np.asarray(W, dtype=np.intp)
@@ -184,7 +165,8 @@ class BlockedDesign(ScaledMatrix):
             narrowed = MemoryColumns(list(narrowed.T), self.shape[0], self.dtype)
         other = self._part(narrowed, W)
         other.near, other.widest_gram = isinstance(narrowed, MemoryColumns), narrowed.widest_gram
-        other._store = None if other.near else self._store.part(W)
+        other._store = None if other.near else self._store
+        other._in_store = self._in_store[W]
         return other
 
     def _units(self, W):
@@ -192,7 +174,7 @@ class BlockedDesign(ScaledMatrix):
 
     def _source(self, W):
         """The columns W in memory, or None if they do not fit."""
-        return self.X.narrowed(W) if self._store is None else self._store.get(W)
+        return self.X.narrowed(W) if self._store is None else self._store.get(self._in_store[W])
 
     def _columns_of(self, W):
         """Rows that contain the columns W, and their positions there (None: just these columns)."""

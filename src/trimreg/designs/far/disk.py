@@ -78,10 +78,10 @@ class OnDisk(FarRows):
         if isinstance(memory, bool) or not isinstance(memory, Integral) or memory <= 0:
             raise ValueError(f"memory={memory!r} must be a positive integer, a number of bytes")
         store = _store_of(source, columns, _block_bytes(memory))
-        self._store = store
+        self._store: Any = store
         self._columns = None
         self._tally = {"passes": 0}
-        self._budget = int(memory)
+        self._budget: int = int(memory)
         self.memory = _left_for_columns(store, self._budget, VECTORS)
         self.shape, self.dtype = store.shape, store.dtype
         self.feature_names = None if store.names is None else list(store.names)
@@ -178,21 +178,29 @@ def _block_bytes(memory):
 
 def _store_of(source, columns, block_bytes):
     """The reader for a source, chosen by its content and not by its name."""
+    read, source = _reader_of(source)
+    if read is parquet_file:
+        return parquet_file(source, columns, block_bytes)
+    if columns is not None:
+        what = source if isinstance(source, str) else f"a {type(source).__name__}"
+        raise ValueError(f"columns is for Parquet only; {what} has no column names")
+    return read(source, block_bytes)
+
+
+def _reader_of(source):
+    """The function that opens a source, and its argument."""
     if isinstance(source, np.ndarray):
-        _no_names(columns, "a memory map")
-        return mapped_file(source, block_bytes)
+        return mapped_file, source
     if type(source).__module__.partition(".")[0] == "zarr":
-        _no_names(columns, "a Zarr array")
-        return zarr_array(source, block_bytes)
+        return zarr_array, source
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(f"source must be a path, a numpy.memmap or a zarr.Array, not {type(source).__name__}")
     path = os.path.abspath(os.fspath(source))
     if os.path.isdir(path):
         if is_zarr(path):
-            _no_names(columns, path)
-            return zarr_array(path, block_bytes)
+            return zarr_array, path
         if parts_of(path):
-            return parquet_file(path, columns, block_bytes)
+            return parquet_file, path
         raise ValueError(f"{path} is a folder that contains neither a Zarr store nor *.parquet files")
     try:
         with open(path, "rb") as file:
@@ -200,14 +208,8 @@ def _store_of(source, columns, block_bytes):
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file") from None
     if mark.startswith(b"PAR1"):
-        return parquet_file(path, columns, block_bytes)
+        return parquet_file, path
     if mark == b"\x93NUMPY":
-        _no_names(columns, path)
-        return npy_file(path, block_bytes)
+        return npy_file, path
     what = "is empty" if not mark else "is neither a .npy nor a Parquet file"
     raise ValueError(f"{path} {what}; OnDisk reads .npy, Zarr and Parquet")
-
-
-def _no_names(columns, what):
-    if columns is not None:
-        raise ValueError(f"columns is for Parquet only; {what} has no column names")

@@ -124,17 +124,9 @@ def combination_moments(block, d, W, V, positions, offset, scale):
 def column_moments(block, weights, center):
     r"""Weight, mean and :math:`\sum d (x - m)^2` of every column of a block, and its NaN and inf.
 
-    Without ``center`` the squares are about 0.
-
-    Returns
-    -------
-    count : int
-        Number of rows of the block.
-    bad : tuple
-        Number of entries that are NaN or inf; row, column and value of the first.
-    weight, mean, square : float, ndarray, ndarray
-    doubtful : ndarray of bool
-        Columns whose squares under- or overflow.
+    Without ``center`` the squares are about 0. The result is the number of rows; the number of entries that
+    are NaN or inf with row, column and value of the first; weight, mean and squares; and a mask of the
+    columns whose squares under- or overflow.
     """
     p = block.shape[1]
     so_far = (0.0, np.zeros(p), np.zeros(p))

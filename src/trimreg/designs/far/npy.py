@@ -9,9 +9,19 @@ from __future__ import annotations
 import mmap
 import os
 from dataclasses import dataclass
+from importlib import import_module
 from math import prod
+from typing import Any
 
 import numpy as np
+
+
+def imported(package: str, what: str) -> Any:
+    """A package of the extra ``disk``, or an error that says how to install it."""
+    try:
+        return import_module(package)
+    except ImportError as missing:
+        raise ImportError(f"{what} need {package}: pip install 'trimreg[disk]'") from missing
 
 
 def storage_dtype(dtype, name: str) -> np.dtype:
@@ -71,10 +81,10 @@ def npy_file(path: str, block_bytes: int) -> NumberFile:
             f"{path} is truncated: {shape[0]} x {shape[1]} {dtype} take {needed} bytes, "
             f"but the file has {before[0]}"
         )
-    strides = (
-        np.cumprod([dtype.itemsize, shape[0]]) if fortran else [shape[1] * dtype.itemsize, dtype.itemsize]
-    )
-    return NumberFile(path, offset, shape, tuple(map(int, strides)), dtype, block_bytes, before)
+    n, p = shape
+    item = dtype.itemsize
+    strides = (item, n * item) if fortran else (p * item, item)
+    return NumberFile(path, offset, (n, p), strides, dtype, block_bytes, before)
 
 
 def mapped_file(X: np.ndarray, block_bytes: int) -> NumberFile:
@@ -82,8 +92,8 @@ def mapped_file(X: np.ndarray, block_bytes: int) -> NumberFile:
 
     The ``offset`` of a view is that of the whole map, so the position is computed from addresses.
     """
-    root = X
-    while not (isinstance(root, np.memmap) and root._mmap is not None):
+    root: Any = X
+    while getattr(root, "_mmap", None) is None:
         root = getattr(root, "base", None)
         if root is None:
             raise TypeError("X is an array in memory, not a view of a numpy.memmap; pass it to fit directly")
@@ -99,11 +109,9 @@ def mapped_file(X: np.ndarray, block_bytes: int) -> NumberFile:
     start = np.frombuffer(root._mmap, dtype=np.uint8).__array_interface__["data"][0]
     mapped_from = root.offset - root.offset % mmap.ALLOCATIONGRANULARITY
     offset = mapped_from + X.__array_interface__["data"][0] - start
-    strides = tuple(
-        stride if length > 1 else 0 for stride, length in zip(X.strides, X.shape, strict=True)
-    )  # the stride of a single row or column is arbitrary
-    n, p = X.shape
-    item = X.dtype.itemsize
+    (n, p), item = X.shape, X.dtype.itemsize
+    strides = X.strides[0], X.strides[1]
+    # The stride of a single row or column is arbitrary.
     if p == 1 or strides[1] == item:
         strides = (strides[0] if n > 1 else p * item, item)
     elif n == 1 or strides[0] == item:
@@ -113,7 +121,7 @@ def mapped_file(X: np.ndarray, block_bytes: int) -> NumberFile:
             f"X is a view of {path} that skips both rows and columns, or runs backwards; it cannot be read "
             "by rows. Pass the whole map, or save this part as .npy"
         )
-    return NumberFile(path, offset, X.shape, strides, X.dtype, block_bytes, None)
+    return NumberFile(path, offset, (n, p), strides, X.dtype, block_bytes, None)
 
 
 @dataclass(frozen=True)

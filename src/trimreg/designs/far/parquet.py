@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from importlib import import_module
 
 import numpy as np
 
-from .npy import check_shape, check_unchanged, stamp
+from .npy import check_shape, check_unchanged, imported, stamp
 
 _STREAM = 1 << 16  # bytes of a column that are read at a time
 _PAGE = 1 << 20  # writers keep dictionaries, and most pages, below this size
 
 
-def _parquet():
-    try:
-        import pyarrow.parquet
-    except ImportError as missing:
-        raise ImportError("Parquet files need the package pyarrow: pip install 'trimreg[disk]'") from missing
-    return pyarrow.parquet
+def _opened(file, **options):
+    return imported("pyarrow.parquet", "Parquet files").ParquetFile(file, **options)
 
 
 def parts_of(path: str) -> list[str]:
@@ -49,7 +46,7 @@ def parquet_file(path: str, columns, block_bytes: int) -> ParquetFiles:
     for file in files:
         before = stamp(file)
         try:
-            with _parquet().ParquetFile(file) as opened:
+            with _opened(file) as opened:
                 schema, metadata = opened.schema_arrow, opened.metadata
         except (OSError, ValueError) as error:  # pyarrow's own errors are subclasses of these
             raise ValueError(f"{file} cannot be read as Parquet (truncated?): {error}") from error
@@ -106,26 +103,19 @@ def _chosen(schema, columns, file):
         raise ValueError(f"columns={missing} are not in {file}, which has {schema.names}")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(
-            f"the columns {twice} of {file} occur or were selected twice; column names must be unique"
-        )
-    bad = {name: str(schema.field(name).type) for name in names if not _is_number(schema.field(name).type)}
+        raise ValueError(f"the columns {twice} of {file} occur or were selected twice; names must be unique")
+    types = import_module("pyarrow.types")
+    numeric = (types.is_integer, types.is_floating, types.is_boolean)
+    kinds = {name: schema.field(name).type for name in names}
+    bad = {name: str(kind) for name, kind in kinds.items() if not any(test(kind) for test in numeric)}
     if bad:
         raise TypeError(f"{file} has columns that are not numeric: {bad}; select others by columns=[...]")
     return names
 
 
-def _is_number(kind) -> bool:
-    import pyarrow.types as types
-
-    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-
-
 def _check_same(first, expected, file, types):
     if list(types) != list(expected):
-        raise ValueError(
-            f"{file} has the columns {list(types)}, but {first} has {list(expected)}; they must agree"
-        )
+        raise ValueError(f"{file} has the columns {list(types)}, but {first} has {list(expected)}")
     for name, kind in types.items():
         if kind != expected[name]:
             raise TypeError(
@@ -138,20 +128,14 @@ def _decoding_bytes(metadata, names) -> int:
 
     Measured with pyarrow 26: a few pages of each column, and two and a half times its dictionary.
     """
-    if not metadata.num_row_groups:
-        return 0
     at = {metadata.schema.column(j).path: j for j in range(metadata.num_columns)}
-    largest = 0
-    for group in range(metadata.num_row_groups):
-        total = 0
-        for name in names:
-            chunk = metadata.row_group(group).column(at[name])
-            size = min(chunk.total_uncompressed_size, _PAGE)
-            total += min(size, 400_000)
-            if chunk.has_dictionary_page:
-                total += int(2.5 * size)
-        largest = max(largest, total)
-    return largest
+
+    def of_column(chunk):
+        size = min(chunk.total_uncompressed_size, _PAGE)
+        return min(size, 400_000) + (int(2.5 * size) if chunk.has_dictionary_page else 0)
+
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return max((sum(of_column(group.column(at[name])) for name in names) for group in groups), default=0)
 
 
 @dataclass(frozen=True)
@@ -207,7 +191,7 @@ class ParquetFiles:
             check_unchanged(file, before)
             try:
                 # pre_buffer would keep whole row groups in memory, whatever the size of a batch
-                with _parquet().ParquetFile(file, pre_buffer=False, buffer_size=_STREAM) as opened:
+                with _opened(file, pre_buffer=False, buffer_size=_STREAM) as opened:
                     yield from opened.iter_batches(step, columns=names, use_threads=False)
             except (OSError, ValueError) as error:
                 raise ValueError(f"{file} cannot be read (damaged?): {error}") from error

@@ -26,15 +26,7 @@ _GATHERED_ELEMENTS = 1 << 19  # of a block that is put together from columns in 
 
 
 def cached_parts(block: np.ndarray, width: int | None = None) -> list[slice]:
-    """Slices of the rows of ``block`` that fit in cache; ``width`` numbers per row are used (default: all).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs.far.rows import cached_parts
-    >>> [(part.start, part.stop) for part in cached_parts(np.ones((3, 100_000)))]
-    [(0, 1), (1, 2), (2, 3)]
-    """
+    """Slices of the rows of ``block`` that fit in cache, with ``width`` numbers per row (default: all)."""
     n, p = block.shape
     step = max(1, BLOCK_ELEMENTS // max(p if width is None else width, 1))
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
@@ -70,25 +62,17 @@ def stacked(pieces: Iterable[np.ndarray], out: np.ndarray) -> np.ndarray:
 class FarRows(VirtualMatrix):
     """Base class of matrices that are read by blocks of rows; a subclass writes :meth:`sweep`.
 
-    Attributes
-    ----------
-    shape : tuple of two int
-    dtype : numpy.dtype
-        Storage type, float32 or float64. Arithmetic is float64 in either case.
-    passes : int
-        Number of passes so far; :meth:`sweep` must count itself.
-    memory : int
-        Bytes that columns may take in memory.
-    widest_gram : int
-        Number of columns up to which least squares builds the Gram matrix of all columns. The slower a pass
-        compared with the arithmetic, the larger it should be.
-    kind : str
-        Name of this kind of matrix, for messages.
+    ``dtype`` is the storage type, float32 or float64. Arithmetic is float64 in either case.
     """
 
+    #: Number of passes so far; :meth:`sweep` must count itself.
     passes: float = 0
+    #: Bytes that columns may take in memory.
     memory: float = NEAR_MEMORY
+    #: Number of columns up to which least squares builds the Gram matrix of all columns: the slower a pass
+    #: compared with the arithmetic, the more.
     widest_gram = WIDEST_GRAM
+    #: Name of this kind of matrix, for messages.
     kind = "rows"
 
     def sweep(self, kernel: Callable, vectors: Sequence = (), arguments: Sequence = ()) -> Iterator[Any]:
@@ -218,17 +202,7 @@ class MemoryColumns(FarRows):
 
 
 class ColumnStore:
-    """The most recently used columns of far rows, as many as ``rows.memory`` allows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs.far.rows import ArrayRows, ColumnStore
-    >>> rows = ArrayRows(np.arange(12.0).reshape(3, 4), block_rows=2)
-    >>> store = ColumnStore(rows)
-    >>> store.get(np.array([1, 3])).shape, store.get(np.array([3])).shape, rows.passes
-    ((3, 2), (3, 1), 1)
-    """
+    """The most recently used columns of far rows, as many as ``rows.memory`` allows."""
 
     def __init__(self, rows: FarRows):
         self.rows = rows
@@ -257,10 +231,6 @@ class ColumnStore:
             self._kept[j] = self._kept.pop(j)
         return MemoryColumns([self._kept[j] for j in wanted], self.rows.shape[0], self.rows.dtype)
 
-    def part(self, W: np.ndarray) -> PartOfStore:
-        """This store, seen as that of the columns W alone."""
-        return PartOfStore(self, W)
-
     def _guests(self, wanted, vacant):
         """The likeliest missing columns, as many as there is room for beside those wanted."""
         likely = [int(j) for j in self._likely[: max(vacant, 0)]]
@@ -273,19 +243,3 @@ class ColumnStore:
         surplus = len(self._kept) + count - self.room
         for j in [j for j in self._kept if j not in wanted][: max(surplus, 0)]:
             del self._kept[j]
-
-
-class PartOfStore:
-    """The store of some columns of a matrix: it shares the memory of the whole."""
-
-    def __init__(self, store: ColumnStore | PartOfStore, W: np.ndarray):
-        self.store, self.W, self.room = store, W, store.room
-
-    def expect(self, W: np.ndarray) -> None:
-        self.store.expect(self.W[W])
-
-    def get(self, W: np.ndarray) -> MemoryColumns | None:
-        return self.store.get(self.W[W])
-
-    def part(self, W: np.ndarray) -> PartOfStore:
-        return PartOfStore(self, W)

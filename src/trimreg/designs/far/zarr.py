@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from .npy import check_shape, check_unchanged, storage_dtype
+from .npy import check_shape, check_unchanged, imported, storage_dtype
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup")
 _WATCHED = 5000  # largest number of files to check before a pass: 0.1 s, where reading them takes 2 s
@@ -22,21 +22,13 @@ def is_zarr(folder: str) -> bool:
     return any(os.path.exists(os.path.join(folder, mark)) for mark in _MARKS)
 
 
-def _zarr():
-    try:
-        import zarr
-    except ImportError as missing:
-        raise ImportError("Zarr stores need the package zarr: pip install 'trimreg[disk]'") from missing
-    return zarr
-
-
 def _opened(source):
     """The array at a path, or the given array itself."""
     if not isinstance(source, str):
         return source
     if not is_zarr(source):
         raise FileNotFoundError(f"{source}: no Zarr store (any more)")
-    return _zarr().open(source, mode="r")
+    return imported("zarr", "Zarr stores").open(source, mode="r")
 
 
 def zarr_array(source, block_bytes: int) -> ZarrArray:
@@ -64,7 +56,7 @@ def zarr_array(source, block_bytes: int) -> ZarrArray:
 def _folder(array) -> str | None:
     """The folder of an array in a local store; None in other stores, such as archives and buckets."""
     place = array.store_path
-    if not isinstance(place.store, _zarr().storage.LocalStore):
+    if not isinstance(place.store, imported("zarr", "Zarr stores").storage.LocalStore):
         return None
     return os.path.join(os.path.abspath(place.store.root), place.path)
 

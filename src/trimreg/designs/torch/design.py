@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..base import ColumnBlock, Moments, ScaledMatrix, compressed_rows, deviations_by_squares
+from ..base import ColumnBlock, ScaledMatrix, compressed_rows, deviations_by_squares
 from . import kernels
-from .matrix import TorchMatrix, explain_shortage, gathered, loaded, refuse_nonfinite
+from .matrix import TorchMatrix, explain_shortage, gathered, refuse_nonfinite
 
 __all__ = ["TorchDesign", "TorchMatrix"]
 
@@ -25,24 +25,7 @@ class TorchDesign(ScaledMatrix):
     """A design over a tensor; its operations give what a dense design gives.
 
     A *pass* reads all of X; operations on few columns gather these and are not counted.
-
-    Attributes
-    ----------
-    precision : float
-        The rounding of products: that of float64, whatever the storage type. Apple's devices have float32 at
-        most; there tolerances below about 1e-5 cannot be met.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import torch
-    >>> from trimreg.designs.torch.design import TorchDesign
-    >>> X = torch.tensor([[1.0, 2.0], [3.0, 2.0]], dtype=torch.bfloat16)
-    >>> design = TorchDesign(X, np.array([0.5, 0.5]), center=True, scale=True)
-    >>> design.matvec(np.array([1.0, 1.0]))  # the constant column has no effect
-    array([-1.,  1.])
-    >>> design.passes
-    2
+    Apple's devices have float32 at most; there tolerances below about 1e-5 cannot be met.
     """
 
     near = False
@@ -50,16 +33,6 @@ class TorchDesign(ScaledMatrix):
     def __init__(self, X: Any, weights: np.ndarray, *, center: bool = False, scale: Any = False):
         matrix = X if isinstance(X, TorchMatrix) else TorchMatrix(X)
         super().__init__(matrix, weights, center=center, scale=scale)
-
-    @property
-    def passes(self) -> int:
-        return self.X.passes
-
-    @property
-    def precision(self) -> float:
-        return float(loaded().finfo(self.X.arithmetic).eps)
-
-    # -- the first pass -----------------------------------------------------------------------------------
 
     @explain_shortage
     def _moments(self, weights, center):
@@ -77,7 +50,7 @@ class TorchDesign(ScaledMatrix):
         mean = pilot.cpu().numpy() + first / weights.sum() if center else np.zeros(self.shape[1])
         deviation, redo = deviations_by_squares(square, first if center else 0.0)
         mean[redo], deviation[redo] = self._deviations(weights, mean[redo], redo, refine=center)
-        return Moments(mean, deviation)
+        return mean, deviation
 
     def _deviations(self, weights, mean, which, refine=False):
         """Means and root mean square deviations of the columns ``which``, about ``mean`` or a refined one."""
@@ -108,8 +81,6 @@ class TorchDesign(ScaledMatrix):
         norms[redo] = self._deviations(d, offset[redo], redo)[1]
         return norms * self.inverse_scale
 
-    # -- products -----------------------------------------------------------------------------------------
-
     @explain_shortage
     def _product(self, u):
         return self.X.times(u)
@@ -135,8 +106,6 @@ class TorchDesign(ScaledMatrix):
             part = self.X.taken(index, rows)
             total += (d[rows].to(part) @ part).to(total)
         return total.cpu().numpy() * self.inverse_scale[W]
-
-    # -- Gram matrices ------------------------------------------------------------------------------------
 
     @explain_shortage
     def gram(self, rows, d, cols):
@@ -199,8 +168,6 @@ class TorchDesign(ScaledMatrix):
             gram += (Z.t() @ (Z * weights[rows, None].to(Z))).to(gram)
         gram = 0.5 * (gram + gram.mT)
         return compressed_rows(gram.cpu().numpy(), moment.cpu().numpy(), y, d, source=self)
-
-    # -- parts of X ---------------------------------------------------------------------------------------
 
     @explain_shortage
     def restricted(self, W):

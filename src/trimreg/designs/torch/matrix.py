@@ -34,7 +34,8 @@ def explain_shortage(method):
         except loaded().OutOfMemoryError as error:
             shortage = _shortage(getattr(self, "X", self), error)
         # Outside of the handler: the caught error keeps frames alive, and these keep tensors.
-        _forget_cache()
+        if loaded().cuda.is_available():
+            loaded().cuda.empty_cache()
         raise MemoryError(shortage)
 
     return wrapper
@@ -49,21 +50,6 @@ class TorchMatrix(VirtualMatrix):
         On any device. float64, float32, bfloat16 and float16 are used in place. Integers and booleans are
         copied to float64 (to float32 on a device without float64). A view with gaps in both directions is
         copied. Gradients are ignored.
-
-    Attributes
-    ----------
-    passes : int
-        Number of times that all of X was read.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.designs.torch.design import TorchMatrix
-    >>> X = TorchMatrix(torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.bfloat16))
-    >>> X
-    <tensor 2 x 2 bfloat16 on cpu>
-    >>> X.product([1.0, -1.0], intercept=0.5)
-    array([-0.5, -0.5])
     """
 
     portable = False  # a device holds it
@@ -74,7 +60,7 @@ class TorchMatrix(VirtualMatrix):
         self._note = ""
         self.device = str(tensor.device)
         self.storage = _name(tensor.dtype)
-        self.passes = 0
+        self.passes = 0  # over all of X
         self.tensor = self._settled(tensor)
         self.dtype = np.dtype(float if self.storage == "float64" else np.float32)
 
@@ -134,8 +120,6 @@ class TorchMatrix(VirtualMatrix):
         if not finite:
             refuse_nonfinite(self.tensor, self.index(np.arange(self.shape[1])))
         return DenseDesign(X, weights, center=center, scale=scale)
-
-    # -- for the design -----------------------------------------------------------------------------------
 
     @property
     def arithmetic(self):
@@ -241,10 +225,3 @@ def _shortage(matrix, error) -> str:
         f"{matrix.device} has no memory left to work with X ({n} x {p} {matrix.storage}): {wanted}{free}. "
         "Free other tensors there, store X in bfloat16, or pass it as a NumPy array or from disk"
     )
-
-
-def _forget_cache() -> None:
-    """Free the memory that PyTorch caches."""
-    torch = loaded()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
