@@ -27,6 +27,7 @@ class Exported:
     def __init__(self, folder: str | Path):
         self.path = Path(folder)
         self._cells: dict[str, dict[str, list[str]]] = {}
+        self._tables: dict[str, Any] = {}
 
     def experiments(self) -> list[str]:
         """The names of the experiments that have a table."""
@@ -66,6 +67,11 @@ class Exported:
         return self._cells[experiment]
 
     def _table(self, experiment):
+        if experiment not in self._tables:
+            self._tables[experiment] = self._read(experiment)
+        return self._tables[experiment]
+
+    def _read(self, experiment):
         import pandas
 
         file = self._file(experiment)

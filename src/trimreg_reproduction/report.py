@@ -83,7 +83,7 @@ def section(store: Any, experiment: Experiment, size: str | None, charts: list[d
         "cells": "" if counts is None else f"{size}, {counts.done:,} of {counts.planned:,}",
         "facts": {} if counts is None else _facts(counts, size, frame),
     }
-    if shown["is_missing"]:
+    if counts is None or frame is None or frame.empty:
         return shown | {"badge": "missing", "verdict": "not run" if counts is None else "no results"}
     found = findings(experiment, frame.drop(columns=list(ORIGIN)))
     if counts.done < counts.planned:

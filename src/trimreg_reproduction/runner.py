@@ -11,7 +11,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -215,7 +215,7 @@ def in_groups(tasks: list[Task], together: dict[str, Together]) -> Iterator[tupl
     for task in tasks:
         rule = together.get(task.experiment)
         key = None if rule is None else rule.key(task.cell)
-        if key is None:
+        if rule is None or key is None:
             yield [task], None
             continue
         group = waiting.setdefault((task.experiment, key), [])
@@ -226,7 +226,7 @@ def in_groups(tasks: list[Task], together: dict[str, Together]) -> Iterator[tupl
         yield group, together[name].run
 
 
-def _outcomes(tasks, backend, n_jobs, scheduler, together) -> Iterator[Outcome]:
+def _outcomes(tasks, backend, n_jobs, scheduler, together) -> Generator[Outcome, None, None]:
     """The outcomes of the tasks, as they end, in any order."""
     if not tasks:
         return

@@ -94,6 +94,21 @@ def sociable(numbers):
     )  # fmt: skip
 
 
+def contents(store):
+    """All that a store has of the toy, times apart: text, so that NaN equals NaN and -0.0 is not 0.0."""
+    return store._all("SELECT cell, status, parameters, rows, version FROM cells ORDER BY cell")
+
+
+def expected(tmp_path, count=12):
+    """The contents after a plain run in this process."""
+    from trimreg_reproduction.runner import run
+    from trimreg_reproduction.store import Store
+
+    with Store(tmp_path / "expected.sqlite") as store:
+        assert run([toy(numbers, count)], "full", store, n_jobs=1).done == count
+        return contents(store)
+
+
 def main():
     """``runner_toys.py STORE COUNT BACKEND N_JOBS``: run the slow toy, and say so when cells are done."""
     from trimreg_reproduction.runner import Interrupted, run
@@ -106,14 +121,8 @@ def main():
 
     with Store(path) as store:
         try:
-            run(
-                [toy(slow_numbers, int(count))],
-                "full",
-                store,
-                backend=backend,
-                n_jobs=int(n_jobs),
-                on_progress=say,
-            )
+            slow = toy(slow_numbers, int(count))
+            run([slow], "full", store, backend=backend, n_jobs=int(n_jobs), on_progress=say)
         except Interrupted as stop:
             print("interrupted", stop.summary.done, flush=True)
             sys.exit(130)

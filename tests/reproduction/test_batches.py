@@ -49,11 +49,8 @@ def test_paths_are_those_of_the_compiled_loop(problems, method):
 
 def test_marks_and_steps_are_those_of_the_compiled_loop(problems):
     problem, rng = problems[0], np.random.default_rng(1)
-    starts, truth, marks = (
-        5.0 * rng.standard_normal((4, P)),
-        rng.standard_normal(P),
-        np.array([0, 1, 2, 13, *range(100, 3001, 100)]),
-    )
+    starts, truth = 5.0 * rng.standard_normal((4, P)), rng.standard_normal(P)
+    marks = np.array([0, 1, 2, 13, *range(100, 3001, 100)])
     goal, most = 1e-4 * problem.scale, 3000
     theta, taken, seen = first_order_many(
         problem.gram, np.tile(problem.c, (4, 1)), starts, 0.3, kernels.TRIMMED, K, problem.step, goal, most,

@@ -16,13 +16,13 @@ def cell(task="M2", n=60, family="trimmed", replicate=0):
 
 def test_families_see_the_same_draw():
     for task in beyond.TASKS:
-        one, two = (beyond.draw(cell(task, family=family)) for family in ("trimmed", "abess"))
+        one, two = (beyond.draw_data(cell(task, family=family)) for family in ("trimmed", "abess"))
         for a, b in zip(one, two, strict=True):
             np.testing.assert_array_equal(a, b)
         _, p, k, *_ = beyond.TASKS[task]
         assert one[0].shape == (60, p)
         assert np.count_nonzero(one[2]) == k
-    correlation = np.corrcoef(beyond.draw(cell("AR1", n=2000))[0], rowvar=False)[3, 4]
+    correlation = np.corrcoef(beyond.draw_data(cell("AR1", n=2000))[0], rowvar=False)[3, 4]
     assert correlation == pytest.approx(0.9, abs=0.03)
 
 
@@ -66,13 +66,6 @@ def test_scores():
     nothing = beyond.score(np.zeros(4), coef)
     assert (nothing["exact"], nothing["f1"], nothing["error"]) == (0, 0.0, 1.0)
     assert beyond.score(np.array([1.0, -2.0, 1e-12, 0.0]), coef)["exact"] == 0
-
-
-def test_cells_have_names_of_their_own():
-    for size in ("quick", "full"):
-        names = [one.name for one in beyond.cells(size)]
-        assert len(set(names)) == len(names)
-    assert {one["family"] for one in beyond.cells("full")} == set(beyond.FAMILIES)
 
 
 def made_up(exact, error, tasks=("M2", "AR1"), draws=12):

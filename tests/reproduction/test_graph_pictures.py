@@ -48,10 +48,10 @@ def stored_proteins(folder):
     known = [
         (0, 1),
         (3, 2),
-        *((i, i + 1) for i in range(5, 10)),
-        *((i, 10) for i in range(9)),
         (6, 8),
         (7, 9),
+        *((i, i + 1) for i in range(5, 10)),
+        *((i, 10) for i in range(9)),
     ]
     edges = np.array([[names[i], names[j]] for i, j in known])
     np.savez(folder / "sachs.npz", X=np.exp(Z), feature_names=np.array(names), edges=edges)

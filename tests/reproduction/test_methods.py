@@ -120,7 +120,7 @@ def test_help_pays(method):
     """Against MM from the lasso: never higher, and often lower."""
     lower = higher = 0
     total = 0.0
-    for seed in range(12):
+    for seed in range(6):
         data = make_paper_design(40, 50, 5, random_state=seed)
         problem = GramProblem.of(data.X, data.y)
         path = solve_path(problem, method, ALPHAS, 5)
@@ -212,13 +212,9 @@ def test_simulate_knows_success_from_failure():
     for row in rows[:4]:
         assert row["best_error"] <= row["cv_error"] * (1 + 1e-12)
         assert row["lambda_cv"] in methods.LAMBDAS
+    assert len(methods.LAMBDAS) == 21
+    np.testing.assert_allclose(np.log10(methods.LAMBDAS), np.linspace(-3, 1, 21), atol=1e-9)  # the paper's
     wrong = data._replace(coef=np.roll(data.coef, 1))
     rows = simulate(wrong, ["trimmed"], np.random.default_rng(0), h=3)
     assert not rows[0]["recovered_any"]
     assert not rows[0]["recovered_cv"]
-
-
-def test_grid_is_the_papers():
-    assert len(methods.LAMBDAS) == 21
-    np.testing.assert_allclose(np.diff(np.log10(methods.LAMBDAS)), 0.2)
-    np.testing.assert_allclose(methods.LAMBDAS[0], 1e-3)

@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimreg_reproduction.report import write_model_report, write_report
+from trimreg.reports import write_model_report
+from trimreg_reproduction.report import write_report
 from trimreg_reproduction.spec import Cell, Chart, Experiment, Verdict
 from trimreg_reproduction.store import Outcome, Store
 

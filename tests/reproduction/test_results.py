@@ -12,7 +12,8 @@ from trimreg_reproduction.registry import get_experiment, needs_torch
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 PAGE = (RESULTS / "README.md").read_text(encoding="utf-8")
-EXPERIMENTS = Exported(RESULTS).experiments()
+TABLES = Exported(RESULTS)
+EXPERIMENTS = TABLES.experiments()
 
 
 def rows_of(start):
@@ -30,10 +31,9 @@ def test_the_page_names_all_that_is_there():
 def test_verdicts_are_those_of_the_rows(name):
     if needs_torch(name):
         pytest.importorskip("torch")
-    found, experiment = Exported(RESULTS), get_experiment(name)
-    assert found.size(name) == "full"
-    assert found.counts(name).missing == 0
-    verdict = experiment.judge(found.frame(name))
+    assert TABLES.size(name) == "full"
+    assert TABLES.counts(name).missing == 0
+    verdict = get_experiment(name).judge(TABLES.frame(name))
     assert [verdict.kind] == [row[1] for row in rows_of("name") if row[0] == name]
 
 
@@ -77,7 +77,7 @@ def test_cross_validated_counts_are_those_of_the_rows():
     told = [tuple(map(int, pair)) for pair in re.findall(r"at (\d+) of (\d+)", PAGE.replace("\n", " "))]
     measured = []
     for name in ("fig2", "fig3"):
-        text = get_experiment(name).judge(Exported(RESULTS).frame(name)).measured
+        text = get_experiment(name).judge(TABLES.frame(name)).measured
         measured.append(
             tuple(map(int, re.search(r"Cross-validated lambda: above at (\d+) of (\d+)", text).groups()))
         )

@@ -8,42 +8,19 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import runner_toys as toys
+from runner_toys import contents, expected
 
-FOLDER = Path(__file__).parent
-if str(FOLDER) not in sys.path:
-    sys.path.insert(0, str(FOLDER))  # worker processes import the toys by name
-
-import runner_toys as toys  # noqa: E402
-
-from trimreg_reproduction import runner, worker  # noqa: E402
-from trimreg_reproduction.runner import Interrupted, run  # noqa: E402
-from trimreg_reproduction.spec import BadInput  # noqa: E402
-from trimreg_reproduction.store import Store  # noqa: E402
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(tmp_path / "results.sqlite") as opened:
-        yield opened
-
-
-def contents(store):
-    """All that a store has of the toy, times apart: text, so that NaN equals NaN and -0.0 is not 0.0."""
-    return store._all("SELECT cell, status, parameters, rows, version FROM cells ORDER BY cell")
-
-
-def expected(tmp_path, count):
-    with Store(tmp_path / "expected.sqlite") as store:
-        assert run([toys.toy(toys.numbers, count)], "full", store, n_jobs=1).done == count
-        return contents(store)
-
+from trimreg_reproduction import runner, worker
+from trimreg_reproduction.runner import Interrupted, run
+from trimreg_reproduction.spec import BadInput
+from trimreg_reproduction.store import Store
 
 # -- the same rows whatever happens ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_processes_do_not_matter(store, tmp_path, n_jobs):
-    summary = run([toys.toy()], "full", store, n_jobs=n_jobs)
+def test_processes_do_not_matter(store, tmp_path):
+    summary = run([toys.toy()], "full", store, n_jobs=2)
     assert (summary.done, summary.failed, summary.skipped) == (12, 0, 0)
     assert contents(store) == expected(tmp_path, 12)
 
@@ -58,7 +35,7 @@ def test_other_cells_do_not_matter(store, tmp_path):
 
 
 def start(path, count, n_jobs, backend="joblib"):
-    command = [sys.executable, str(FOLDER / "runner_toys.py"), path, str(count), backend, str(n_jobs)]
+    command = [sys.executable, str(Path(toys.__file__)), path, str(count), backend, str(n_jobs)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     for line in process.stdout:
         if int(line) >= 5:
@@ -66,10 +43,9 @@ def start(path, count, n_jobs, backend="joblib"):
     raise AssertionError("the run ended before it could be stopped")
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_kill_and_resume(tmp_path, n_jobs):
+def test_kill_and_resume(tmp_path):
     path = tmp_path / "results.sqlite"
-    process = start(path, 60, n_jobs)
+    process = start(path, 60, 2)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)  # the pipe ends with the last worker: none outlives the run for long
     assert process.returncode == -signal.SIGKILL
@@ -82,12 +58,11 @@ def test_kill_and_resume(tmp_path, n_jobs):
         assert contents(store) == expected(tmp_path, 60)
 
 
-@pytest.mark.parametrize("whole_group", [False, True])
-def test_interrupt_and_resume(tmp_path, whole_group):
+def test_interrupt_and_resume(tmp_path):
     """Ctrl-C in a terminal goes to the workers too."""
     path = tmp_path / "results.sqlite"
     process = start(path, 60, 2)
-    (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     words = process.communicate(timeout=60)[0].split()
     assert process.returncode == 130
     with Store(path) as store:
@@ -109,21 +84,20 @@ def test_interrupt_of_a_single_process(store):
 # -- failures -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_failed_cells_are_kept_apart_and_run_again(store, tmp_path, n_jobs):
+def test_failed_cells_are_kept_apart_and_run_again(store, tmp_path):
     mark = tmp_path / "mark"
     mark.touch()
     toy = toys.toy(partial(toys.fails_while_asked, str(mark)))
-    summary = run([toy], "full", store, n_jobs=n_jobs)
+    summary = run([toy], "full", store, n_jobs=2)
     assert (summary.done, summary.failed) == (6, 6)
     assert len(store.failed("toy")) == 6
     assert "RuntimeError: no luck with 3" in store.failed("toy")["toy/kind=a,n=3"]
     assert set(store.frame("toy")["n"] % 2) == {0}
 
-    summary = run([toy], "full", store, n_jobs=n_jobs, retry_failed=False)
+    summary = run([toy], "full", store, n_jobs=2, retry_failed=False)
     assert (summary.done, summary.failed, summary.skipped) == (0, 0, 12)
     mark.unlink()
-    summary = run([toy], "full", store, n_jobs=n_jobs)
+    summary = run([toy], "full", store, n_jobs=2)
     assert (summary.done, summary.failed, summary.skipped) == (6, 0, 6)
     assert contents(store) == expected(tmp_path, 12)
 
@@ -151,12 +125,10 @@ def returns_nonsense(cell):
     return {"value": 1}
 
 
-@pytest.mark.parametrize(
-    ("function", "words"), [(exits, "SystemExit: 3"), (returns_nonsense, "list of dicts")]
-)
-def test_odd_ends_are_failures(store, function, words):
-    assert run([toys.toy(function, 2)], "full", store, n_jobs=1).failed == 2
-    assert all(words in error for error in store.failed("toy").values())
+def test_odd_ends_are_failures(store):
+    for function, words in ((exits, "SystemExit: 3"), (returns_nonsense, "list of dicts")):
+        assert run([toys.toy(function, 2)], "full", store, n_jobs=1).failed == 2
+        assert all(words in error for error in store.failed("toy").values())
 
 
 def test_a_dead_process_loses_nothing(store, tmp_path):
@@ -249,6 +221,7 @@ def test_tasks_are_in_an_order_as_good_as_random(store):
         ({"size": "huge"}, "size must be"),
         ({"backend": "threads"}, "backend must be"),
         ({"scheduler": "tcp://127.0.0.1:1"}, "scheduler needs backend='dask'"),
+        ({"backend": "dask", "device": "cuda"}, "device needs backend='joblib'"),
         ({"experiments": ["fig99"]}, "no experiment 'fig99'"),
     ],
 )
@@ -256,3 +229,25 @@ def test_arguments_of_no_use(store, arguments, words):
     with pytest.raises(BadInput, match=words):
         run(**{"experiments": [toys.toy()], "size": "quick", "store": store, **arguments})
     assert store.experiments() == []
+
+
+# -- batches on a device ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_cells_are_run_together_where_a_device_is_asked_for(store, tmp_path, n_jobs):
+    assert run([toys.sociable(range(9))], "quick", store, n_jobs=n_jobs, device="cpu").done == 9
+    frame = store.frame("toy").set_index("n")
+    assert frame["twice"].to_dict() == {n: 2 * n for n in range(9)}
+    together = frame["beside"].dropna()
+    assert sorted(together) == [2] * 2 + [4] * 4
+    assert all(n % 3 for n in together.index)
+    with Store(tmp_path / "without.sqlite") as other:
+        run([toys.sociable(range(3))], "quick", other, n_jobs=1)
+        assert "beside" not in other.frame("toy")
+
+
+def test_a_group_that_fails_has_failed(store):
+    summary = run([toys.sociable([100, 101, 102])], "quick", store, n_jobs=1, device="cuda:7")
+    assert (summary.done, summary.failed) == (1, 2)  # 102 is run alone
+    assert all("no luck on cuda:7" in error for error in store.failed("toy").values())

@@ -83,7 +83,8 @@ def chart_json(chart: Chart) -> dict:
     floor = _least_positive(lines, "y", "low", "high")
     log = {"x": _least_positive(lines, "x") is not None, "y": floor is not None}
     log_x, log_y = chart.log_x and log["x"], chart.log_y and log["y"]
-    data, bands = [], []
+    data: list[dict] = []
+    bands: list[dict] = []
     for place, line in enumerate(lines):  # intervals first, so that they lie under every line
         turn = band(line, place, floor)
         if turn is not None:

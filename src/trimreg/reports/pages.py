@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module, resources
@@ -92,7 +92,7 @@ def script_json(value: Any) -> str:
     return text
 
 
-def table(rows: list[Mapping], name: str = "") -> dict:
+def table(rows: Sequence[Mapping], name: str = "") -> dict:
     """A sortable table, with its columns in the order of their first occurrence.
 
     Parameters

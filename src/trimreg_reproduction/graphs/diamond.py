@@ -60,7 +60,7 @@ def trimmed(edges: float) -> tuple[Penalty, ...]:
 
 def default_methods() -> dict[str, tuple[Penalty, ...]]:
     """The methods by name. SCAD and MCP have the paper's parameters, 3.0 and 2.5."""
-    methods = {"glasso": (L1(),), "SCAD": (SCAD(3.0),), "MCP": (MCP(2.5),)}
+    methods: dict[str, tuple[Penalty, ...]] = {"glasso": (L1(),), "SCAD": (SCAD(3.0),), "MCP": (MCP(2.5),)}
     methods |= {f"trimmed {fraction:g}": trimmed(edges_of_fraction(fraction)) for fraction in FRACTIONS}
     return methods | {"trimmed, 2 edges": trimmed(2)}
 

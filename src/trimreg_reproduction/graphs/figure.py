@@ -120,7 +120,7 @@ def chart(table: Recovery) -> Chart:
     x, names = list(FRACTIONS), [_trimmed(fraction) for fraction in FRACTIONS]
     low, high = zip(*(table.interval(name) for name in names), strict=True)
     blue = {"color": PALETTE[0], "marker": "o", "markersize": 5}
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"name": "trimmed, any alpha", "x": x, "y": [table.any_alpha(name) for name in names],
          "low": list(low), "high": list(high), "intervals": "bars",
          "look": blue | {"capsize": 3, "linewidth": 1.6, "zorder": 3}},
@@ -129,7 +129,7 @@ def chart(table: Recovery) -> Chart:
     ]  # fmt: skip
     for other, (color, dashes) in OTHERS.items():
         low, high = table.interval(other)
-        line = {"name": f"{other}, any alpha", "x": x, "level": True}
+        line: dict[str, Any] = {"name": f"{other}, any alpha", "x": x, "level": True}
         line |= {key: [value] * len(x) for key, value in (("low", low), ("high", high))}
         line["y"] = [table.any_alpha(other)] * len(x)
         lines.append(line | {"look": {"color": color, "linestyle": dashes, "linewidth": 1.4}})

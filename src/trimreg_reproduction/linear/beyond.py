@@ -214,7 +214,8 @@ PAIRS = (
 
 def judge(frame: Any) -> Verdict:
     """Judges trimming with h by cross-validation against MCP and the lasso; abess is reported only."""
-    table, better, worse = [], 0, 0
+    table: list[dict[str, Any]] = []
+    better = worse = 0
     for method, other in PAIRS:
         exact, error = compared(frame, method, other, "exact"), compared(frame, method, other, "error")
         for task, (gap, se, count) in exact.items():

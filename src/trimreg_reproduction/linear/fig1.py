@@ -24,7 +24,7 @@ LAMBDAS = (0.5, 5.0, 20.0)
 SEEDS = {"quick": 3, "full": 20}
 STEPS = {"quick": 2000, "full": 20000}
 #: For each name the solver and its options.
-SOLVERS = {
+SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "Algorithm 1": ("bcd", {"record_stationarity": False}),
     "DC": ("dc", {"ties": "plain"}),
     "DC, tie-aware": ("dc", {"ties": "aware"}),

@@ -128,11 +128,10 @@ def judge(frame: Any) -> Verdict:
     for panel, (_, name) in PANELS.items():
         rows = [row for row in table if row["panel"] == panel]
         trimmed = [row for row in rows if row["method"] == "trimmed"]
-        lasso = next((row for row in rows if row["method"] == "lasso"), None)
-        at_k = next((row for row in trimmed if row["h"] == K), None)
-        at_0 = next((row for row in trimmed if row["h"] == 0), None)
-        if None in (lasso, at_k, at_0):
+        at = {row["h"]: row for row in trimmed}
+        if not {0, K} <= at.keys() or len(rows) == len(trimmed):
             continue
+        lasso, at_k, at_0 = next(row for row in rows if row["method"] == "lasso"), at[K], at[0]
         top = max(trimmed, key=lambda row: row["recovered_any"])
         near_best = at_k["recovered_any"] >= top["recovered_any low"]
         met.append(near_best and at_k["recovered_any"] > at_0["recovered_any"])
@@ -176,9 +175,10 @@ def figure(frame: Any) -> Any:
             if panel != "a":
                 for line in lines[1:]:  # the lasso does not depend on h
                     line |= {"level": True, "look": line["look"] | {"linestyle": "--", "linewidth": 1.2}}
-                ax.axvline(K, color="0.75", linewidth=0.9, zorder=0)
             above = what == "recovered_any"
             draw(ax, Chart(f"({panel}) {title}" if above else "", label, y, lines), shares=above)
+            if panel != "a":
+                ax.axvline(K, color="0.75", linewidth=0.9, zorder=0)
     axes[0, 0].legend(frameon=False, fontsize=8.5)
     return picture
 

@@ -21,7 +21,7 @@ ERROR_SHAPE = {"n": 320, "p": 128, "k": 16}
 ERROR_HS = (0, 2, 4, 6, 8, 10, 12, 14, 15, 16, 20, 24, 32)
 STEPS_SHAPE = {"n": 100, "p": 500, "k": 10, "h": 25}
 STRENGTHS = (0.5, 5.0, 20.0)
-SIZES = {
+SIZES: dict[str, dict[str, Any]] = {
     "quick": {"small_n": (50, 200, 800), "small": 3, "error": 6, "condition_n": (50, 200), "condition": 1,
               "condition_shape": {"p": 32, "k": 4}, "steps": 1},
     "full": {"small_n": (25, 50, 100, 200, 400, 800), "small": 20, "error": 100,

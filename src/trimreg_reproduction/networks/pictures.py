@@ -138,7 +138,7 @@ def figure_of_parts(frame: Any) -> Any:
     panels = [("MNIST", ("anchors", "curve")), ("Fashion-MNIST", ("fashion",))]
     panels = [panel for panel in panels if any(line["part"] in panel[1] for line in table)]
     picture, axes = new_figure(5.0 * len(networks), 3.6 * len(panels), len(panels), len(networks))
-    marks = {}  # label: a mark of it
+    marks: dict[str, Any] = {}  # for each label a mark
     for row, (data, parts) in enumerate(panels):
         for ax, network in zip(axes[row], networks, strict=True):
             mine = [line for line in table if line["network"] == network and line["part"] in parts]

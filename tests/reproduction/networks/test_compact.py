@@ -90,10 +90,9 @@ def test_a_unit_without_weights_can_come_back():
 # -- projections --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("h", [0, 1, 4, 15])
-def test_the_l0_ball(seed, h):
-    W = matrices(seed)
+def test_the_l0_ball(h):
+    W = matrices(h)
     found = project_l0(W, h)
     for one, near in zip(W.flatten(1).numpy(), found.flatten(1).numpy(), strict=True):
         assert np.array_equal(near[near != 0], one[near != 0])
@@ -102,13 +101,12 @@ def test_the_l0_ball(seed, h):
         assert ((one - near) ** 2).sum() == pytest.approx(np.sort(one**2)[: 15 - h].sum())
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.5, 0.999, 1.0, 2.0])
-def test_the_l1_ball(seed, part):
-    W = matrices(seed)
+def test_the_l1_ball(part):
+    W = matrices(0)
     radius = part * W.abs().sum((1, 2))
     found = project_l1(W, radius)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     for one, near, size in zip(W.flatten(1).numpy(), found.flatten(1).numpy(), radius.numpy(), strict=True):
         if part >= 1.0:
             assert np.allclose(near, one, rtol=1e-12)
@@ -264,12 +262,8 @@ def test_rows_are_matched_as_well_as_can_be(seed):
 
 def test_f1_and_largest():
     yes, no = np.array([True, True, False, False]), np.array([False, False, True, True])
-    assert (f1(yes, yes), f1(yes, no), f1(~yes & yes, ~yes & yes), f1(yes, ~yes & yes)) == (
-        1.0,
-        0.0,
-        1.0,
-        0.0,
-    )
+    none = ~yes & yes
+    assert (f1(yes, yes), f1(yes, no), f1(none, none), f1(yes, none)) == (1.0, 0.0, 1.0, 0.0)
     assert f1(np.array([True, True, True, False]), yes) == pytest.approx(2 * 2 / 5)
     W = np.array([[1.0, -3.0, 0.0], [2.0, 2.0, 0.0]])
     assert largest_mask(W, 2).tolist() == [[False, True, False], [True, False, False]]

@@ -101,9 +101,7 @@ def small(no_mnist, monkeypatch):
     return no_mnist
 
 
-@pytest.mark.parametrize(
-    "method", ["dense", "trimmed", "group l1", "magnitude", "l0", "l0 separate", "l0 to size"]
-)
+@pytest.mark.parametrize("method", ["dense", "trimmed", "group l1", "magnitude", "l0 separate", "l0 to size"])
 def test_every_method_gives_rows(small, method):
     asked = "full" if method == "dense" else "219-214-100"
     rows = tables.run_table(Cell.of("tab2", method=method, sizes=asked, recipe="ours", effort="quick"))
@@ -209,10 +207,8 @@ def test_means_are_told_apart_beyond_their_noise():
     margin = 1.96 * (2 * 0.2**2 / 4) ** 0.5
     for gap, answer in ((-1.1, "more"), (-0.9, "alike"), (0.9, "alike"), (1.1, "less")):
         assert verdicts.compare(one, one | {"error": 1.5 + gap * margin}) == answer
-    assert verdicts.difference(one, one | {"error": 1.0, "error sd": None}) == (
-        0.5,
-        pytest.approx(1.96 * 0.1),
-    )
+    unknown = one | {"error": 1.0, "error sd": None}
+    assert verdicts.difference(one, unknown) == (0.5, pytest.approx(1.96 * 0.1))
 
 
 def test_verdict_of_sizes():
@@ -265,11 +261,8 @@ def test_verdict_of_table_1():
 
 def parts():
     rows = []
-    for part, size, paper in (
-        ("anchors", "97-71-33", 1.6),
-        ("curve", "98-38-13", None),
-        ("fashion", "245-75-25", None),
-    ):
+    sizes = {"anchors": ("97-71-33", 1.6), "curve": ("98-38-13", None), "fashion": ("245-75-25", None)}
+    for part, (size, paper) in sizes.items():
         where = {"part": part, "network": "LeNet-300-100"}
         rows += line("trimmed", size, errors=(1.4, 1.5), paper=paper, **where)
         rows += line("magnitude", size, errors=(1.7, 1.8), macs=18_000, **where)

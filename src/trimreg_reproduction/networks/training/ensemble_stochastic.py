@@ -12,15 +12,16 @@ from .ensemble import EnsembleConv2d, EnsembleLinear, affine
 
 class _EnsembleBayesian(Bayesian):
     replica_axes = 1
+    training: bool
 
     def _answer(self, rows: Tensor) -> Tensor:
-        mean = super()._answer(rows)
+        mean = super()._answer(rows)  # type: ignore[misc]  # of the layer that this class is mixed into
         if not self.training:
             return mean
         return self._noisy(mean, rows, self._variance_response)
 
     def _variance_response(self, squares: Tensor, variance: Tensor) -> Tensor:
-        return affine(squares, self.as_matrix(variance), None)
+        return affine(squares, self.as_matrix(variance), None)  # type: ignore[attr-defined]
 
 
 class EnsembleBayesLinear(_EnsembleBayesian, EnsembleLinear):

@@ -64,7 +64,7 @@ def _options(recipe: Recipe, visible: bool) -> dict:
     return {}
 
 
-NETWORKS = {"LeNet-300-100": LeNet300, "LeNet-5": LeNet5}
+NETWORKS: dict[str, type[nn.Module]] = {"LeNet-300-100": LeNet300, "LeNet-5": LeNet5}
 
 
 def build(

@@ -128,7 +128,7 @@ def make_pruner(
         from .pat import Pat
 
         return Pat(model, trial.keep(), recipe, steps)
-    if trial.method == "group l1":
+    if trial.method == "group l1" and alphas is not None:
         return GroupL1(model, names, alphas, recipe, steps)
     if trial.method in GATED:
         return L0(model, names, recipe, count, alphas)
