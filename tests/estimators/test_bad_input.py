@@ -289,7 +289,7 @@ def test_finite_numbers_whose_sum_is_not_are_fine(kind):
         (np.array(["2020-01-01"] * N, dtype="datetime64[D]"), "y must be numeric"),
         (np.array([{}] * N), "y must be numeric"),
         (Y + 1j, "Complex data not supported: y must be real"),
-        (1e160 * Y, "y must be at most 1e152 in size"),
+        (1e160 * Y, "y must be at most 1e152 in absolute value"),
         ([[1.0], [1.0, 2.0]], "y must be an array of numbers"),
     ],
 )

@@ -273,7 +273,7 @@ def test_positive_targets(y, refused):
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"epsilon": 1.0}, "epsilon must be > 1 and finite where the scale is estimated"),
+        ({"epsilon": 1.0}, "epsilon must be > 1 and finite if the scale is estimated"),
         ({"epsilon": 0.0, "scale": 1.0}, "epsilon must be a finite number > 0"),
         ({"epsilon": -2.0}, "epsilon must"),
         ({"epsilon": np.inf}, "epsilon must"),

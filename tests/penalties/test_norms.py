@@ -266,7 +266,7 @@ def test_partition(groups, label):
         ("abcd", "got 'abcd'"),
         (3, "got 3"),
         (None, "got None"),
-        ([0, 1, [2], 3], "got some of each"),
+        ([0, 1, [2], 3], "got both labels and lists"),
         ([0, 1, None, 3], "missing label"),
         ([0.0, 1.0, np.nan, 3.0], "missing label"),
         ([0, object(), 1, 2], "have no order"),

@@ -272,9 +272,9 @@ BAD = [
     ([1.0, 0.5], r"shape \(2,\)"),
     ([[1.0, 0.5, 0.2]], r"shape \(1, 3\)"),
     ([1.0, 0.5, 0.6], "0.6 after 0.5"),
-    ([1.0, 0.5, -0.1], "-0.1 at place 2"),
-    ([np.inf, 1.0, 0.5], "inf at place 0"),
-    ([1.0, np.nan, 0.5], "nan at place 1"),
+    ([1.0, 0.5, -0.1], "-0.1 at position 2"),
+    ([np.inf, 1.0, 0.5], "inf at position 0"),
+    ([1.0, np.nan, 0.5], "nan at position 1"),
     (["a", "b", "c"], "'a'"),
     (3.0, r"shape \(\)"),
 ]

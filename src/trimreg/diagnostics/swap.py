@@ -151,7 +151,7 @@ def best_swap(
     model = _Model(point, target)
     floor = _RELATIVE_GAIN * point.objective() + _EPS * 0.5 * data.rms(target) ** 2
     best, found = _candidates(model, floor)
-    gain, i, j = _attained(model, *found, floor)
+    gain, i, j = _attained(model, found, floor)
     if j is not None:
         return Swap(None if i < 0 else i, j, gain, model.exact and not point.positive)
     return Swap(None, None, best, model.exact and found[0].size == 0)
@@ -173,10 +173,10 @@ def _candidates(model, floor):
     return best, (score[order], leaves[order], enters[order])
 
 
-def _attained(model, score, leaves, enters, floor):
+def _attained(model, found, floor):
     """``(gain, i, j)`` of the swap with the largest gain that a refit attains; j is None if there is none."""
     best = (floor, None, None)
-    for top, i, j in zip(score.tolist(), leaves.tolist(), enters.tolist(), strict=True):
+    for top, i, j in zip(*(part.tolist() for part in found), strict=True):
         if top <= best[0]:  # a score is an upper bound of the gain
             break
         gain = top - model.shortfall(i, j) if model.must_verify else top

@@ -84,14 +84,15 @@ def search(
         "exact": lambda: itertools.chain.from_iterable(itertools.combinations(candidates, m) for m in sizes),
         "sampling": lambda: (draw(rng) for _ in range(n_draws)),
     }
-    best, best_how, found, count = None, "", {}, 0
+    best: tuple = (-np.inf, (), -1, ())
+    best_how, found, count = "", {}, 0
     for way in ways:
         if way == "greedy":
             top, tried = _greedy(evaluate, candidates, sizes, max_sets)
         else:
             top, tried = _largest(evaluate, sets[way]())
         found[way], count = float(top[0]), count + tried
-        if best is None or top[0] > best[0]:
+        if not best_how or top[0] > best[0]:
             best, best_how = top, way
     value, free, feature, _ = best
     free = tuple(int(j) for j in sorted(free))

@@ -11,26 +11,26 @@ from .base import Loss, require, require_finite
 from .poisson import exp
 
 _TIES = ("efron", "breslow")
-_ELEMENTS = 1 << 22  # of columns that are worked on at a time, where they lie elsewhere: 32 MiB
-_WORKED_ON = 7  # vectors of float64 that a column takes while it is worked on
-_RANGE = 600.0  # sums of exponentials this far apart still are numbers on one scale
+_ELEMENTS = 1 << 22  # elements of streamed columns in memory at a time: 32 MiB
+_WORKED_ON = 7  # float64 vectors in memory per column
+_RANGE = 600.0  # exponents in a range of this length do not overflow on a common scale
 
 
 class Cox(Loss):
     r"""Minus the log partial likelihood, divided by the total weight; y has the columns time and event.
 
-    An event is 1, a censored time 0. With ties after Efron and weights :math:`w_i = d_i / \sum_j d_j^2` (1
-    for equal ones),
+    An event is 1, a censored time 0. With Efron's ties and weights :math:`w_i = d_i / \sum_j d_j^2` (1 for
+    equal weights),
 
     .. math:: L(\eta) = -\sum_{i\,\text{event}} d_i \eta_i + \sum_{t} \bar d_t \sum_{l=0}^{m_t - 1}
               \log\Bigl(\sum_{j:\,t_j \ge t} w_j e^{\eta_j} - \tfrac{l}{m_t}
               \sum_{j \in D_t} w_j e^{\eta_j}\Bigr),
 
     where :math:`D_t` are the :math:`m_t` events of positive weight at t and :math:`\bar d_t` is the mean of
-    their weights d. After Breslow the fraction :math:`l/m_t` is 0. That is the weighting of R's ``coxph``
-    and of lifelines (Therneau and Grambsch, Modeling Survival Data, 2000, section 3.3); for equal weights
-    ``n L`` is minus their log-likelihood. A bound loss has its target sorted, and every method costs O(n)
-    then.
+    their weights d. With Breslow's ties the fraction :math:`l/m_t` is 0. This is the weighting of R's
+    ``coxph`` and of lifelines (Therneau and Grambsch, Modeling Survival Data, 2000, section 3.3); for equal
+    weights ``n L`` is minus their log-likelihood. A bound loss keeps its target sorted, so that every method
+    costs O(n).
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Cox(Loss):
         if ties not in _TIES:
             raise ValueError(f"ties must be one of {list(_TIES)}; got {ties!r}")
         self.ties = ties
-        self._sorted = None
+        self._sorted: tuple[np.ndarray, _Sorted] | None = None
 
     def check_target(self, y: np.ndarray) -> None:
         if y.ndim != 2 or y.shape[1] != 2:
@@ -75,12 +75,12 @@ class Cox(Loss):
         return other
 
     def _terms(self, eta, y, d) -> _Terms:
-        """All that the formulas share. Another target than the bound one is sorted on the spot."""
-        known = self._sorted is not None and self._sorted[0] is y
-        return partial_likelihood_terms(self._sorted[1] if known else sort_by_time(y), eta, d, self.ties)
+        """The terms of the formulas. A target other than the bound one is sorted first."""
+        known = None if self._sorted is None or self._sorted[0] is not y else self._sorted[1]
+        return partial_likelihood_terms(sort_by_time(y) if known is None else known, eta, d, self.ties)
 
     def inverse_link(self, eta: np.ndarray) -> np.ndarray:
-        """The hazard, relative to that of predictor 0."""
+        """The hazard relative to that of predictor 0."""
         return exp(eta)
 
     def value(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
@@ -90,8 +90,8 @@ class Cox(Loss):
     def pointwise(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray | None = None) -> np.ndarray:
         r"""Derivative of the unnormalized loss with respect to the weight :math:`w_i` of the sample.
 
-        To first order, what the loss drops by if the sample is left out: its own term if it has an event, and
-        its share in the risk sets. A sample of weight 0 is taken to be at risk with weight 1 in its own term.
+        To first order the loss falls by this much without the sample: its own term if it has an event, and
+        its share in the risk sets. A sample of weight 0 counts as at risk with weight 1 in its own term.
         """
         d = np.full(len(y), 1.0 / len(y)) if d is None else d
         t = self._terms(eta, y, d)
@@ -109,12 +109,12 @@ class Cox(Loss):
         slope = np.exp(t.log_weight + t.log_hazard())
         weight = t.weight[t.dead]
         rest = slope[t.dead] - weight
-        # An event that nobody else was at risk for has slope 0, which rounding must not make a direction.
+        # An event without others at risk has slope 0; rounding must not turn it into a direction.
         slope[t.dead] = np.where(np.abs(rest) <= 1e-14 * weight, 0.0, rest)
         return t.unsorted(slope)
 
     def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
-        """The samples' shares in the risk sets: as a matrix, an upper bound of the Hessian."""
+        """The shares of the samples in the risk sets: a diagonal upper bound of the Hessian."""
         t = self._terms(eta, y, d)
         return t.unsorted(np.exp(t.log_weight + t.log_hazard()))
 
@@ -123,11 +123,11 @@ class Cox(Loss):
 
         .. math:: \mathrm{diag}(a) - \sum_{t,l} \bar d_t\, \pi_{tl} \pi_{tl}',
 
-        a the :meth:`curvature` and :math:`\pi_{tl}` the probabilities of the samples at risk to be the next
-        event; their products with the columns are means over risk sets, which cumulative sums give. Risk sets
-        do not follow the rows, so columns that lie elsewhere are fetched, and worked on a few at a time.
-        Where there is no room for them, the Hessian is replaced by the matrix above it with a single
-        :math:`\pi = a / \sum a`, which is one pass.
+        with a the :meth:`curvature` and :math:`\pi_{tl}` the probabilities that the samples at risk are the
+        next event; their products with the columns are means over risk sets, computed by cumulative sums.
+        Risk sets do not follow the rows, so streamed columns are read into memory, a few at a time. If there
+        is no room for them, the Hessian is replaced by an upper bound with a single
+        :math:`\pi = a / \sum a`, which takes one pass.
         """
         t = self._terms(eta, y, d)
         if not t.dead.size:
@@ -139,13 +139,13 @@ class Cox(Loss):
         if len(W) > design.room:
             gram, sums = design.gram_and_sums(W, t.unsorted(a))
             return gram - np.outer(sums, sums) / a.sum()
-        # What is worked on takes as much memory again as the columns that may be kept near.
+        # The copies take as much memory again as the columns that are kept.
         room = min(design.room, _ELEMENTS) * np.dtype(design.dtype).itemsize
         step = max(1, int(min(room // (8 * _WORKED_ON), _ELEMENTS // len(a))))
         return _gram_by_columns(t, a, design.restricted(W), step)
 
     def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
-        r""":math:`\sqrt{m + m^2 / \min d}`, m the weight of all events, min d the least weight at risk.
+        r""":math:`\sqrt{m + m^2 / \min d}`, m the weight of all events, min d the smallest weight at risk.
 
         The gradient is :math:`a_i - d_i` for an event and :math:`a_i` else, with :math:`a \ge 0` and
         :math:`\sum a_i = m`. So :math:`g_i^2 \le a_i^2 + d_i^2`, and
@@ -159,8 +159,8 @@ class Cox(Loss):
         at_risk = (d > 0) & (y[:, 0] >= y[dead, 0].min())
         return float(np.sqrt(mass + mass**2 / d[at_risk].min()))
 
-    def baseline(self, eta, y, d) -> tuple[np.ndarray, np.ndarray]:
-        r"""The times of events and the cumulative hazard of predictor 0 there, by Breslow's estimator.
+    def baseline(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        r"""The event times and the cumulative hazard of predictor 0 at them, by Breslow's estimator.
 
         .. math:: \Lambda(t) = \sum_{s \le t} \frac{\sum_{i \in D_s} d_i}{\sum_{j:\,t_j \ge s} d_j e^{\eta_j}}
 
@@ -176,14 +176,14 @@ class Cox(Loss):
 
 
 def _with_means(t: _Terms, a, Z):
-    """The columns Z sorted by time and centred, and their means over the risk sets of the terms."""
+    """The columns Z, sorted by time and centered, and their means over the risk sets of the terms."""
     Z = Z[t.order]
-    Z -= a @ Z / a.sum()  # the Hessian does not see constants: what is subtracted with the means stays small
+    Z -= a @ Z / a.sum()  # the Hessian does not see constants, and small means lose few digits
     means = risk_set_means(Z, t.log_weight, t.log_risk_from)[t.starts[t.dead_group]]
     of_dead = Z[t.dead] * np.exp(t.log_weight[t.dead] - t.log_risk[t.dead_group])[:, None]
     first = t.first_dead()
     tied = np.repeat(np.add.reduceat(of_dead, first, axis=0), np.diff(first, append=t.dead.size), axis=0)
-    del of_dead  # these are as long as the columns: no more of them at once than it takes
+    del of_dead  # as long as the columns
     tied *= t.fraction[:, None]
     means -= tied
     means *= np.exp(t.log_risk[t.dead_group] - t.log_rest)[:, None]
@@ -191,7 +191,7 @@ def _with_means(t: _Terms, a, Z):
 
 
 def _gram_by_columns(t: _Terms, a, design, step):
-    """The Hessian on all columns of the design, a pair of groups of ``step`` of them at a time."""
+    """The Hessian for all columns of the design, with two groups of ``step`` columns in memory."""
     p = design.shape[1]
     groups = [np.arange(start, min(start + step, p)) for start in range(0, p, step)]
     gram = np.empty((p, p))
@@ -241,7 +241,7 @@ def sort_by_time(y: np.ndarray) -> _Sorted:
 
 
 class _Terms(NamedTuple):
-    """The parts of the partial likelihood, samples sorted by time, large numbers as logarithms."""
+    """The terms of the partial likelihood, with samples sorted by time and large numbers as logarithms."""
 
     order: np.ndarray
     group: np.ndarray  # of a sample
@@ -260,9 +260,9 @@ class _Terms(NamedTuple):
     log_rest: np.ndarray  # log of the risk set less that fraction of the dead
 
     def log_hazard(self):
-        """Of a sample: log of the sum, over the terms of events up to its time, of their hazards.
+        """For each sample, the log of the sum of the hazards of all terms of events up to its time.
 
-        A term of its own tie counts ``1 - fraction`` if the sample has an event itself.
+        A term of its own tie counts ``1 - fraction`` if the sample has an event.
         """
         if not self.dead.size:
             return np.full(self.group.size, -np.inf)
@@ -277,7 +277,7 @@ class _Terms(NamedTuple):
         return log_hazard
 
     def first_dead(self):
-        """Where in ``dead`` each time of events begins."""
+        """The positions in ``dead`` at which the event times begin."""
         return np.flatnonzero(np.diff(self.dead_group, prepend=-1))
 
     def unsorted(self, values):
@@ -286,8 +286,8 @@ class _Terms(NamedTuple):
         return out
 
 
-def partial_likelihood_terms(known: _Sorted, eta, d, ties) -> _Terms:
-    """See :class:`_Terms`. Logarithms throughout: predictors of any size are summed without overflow."""
+def partial_likelihood_terms(known: _Sorted, eta: np.ndarray, d: np.ndarray, ties: str) -> _Terms:
+    """The terms, in logarithms throughout, so that predictors of any size are summed without overflow."""
     order, event, group, starts = known
     eta, weight = eta[order], d[order]
     with np.errstate(divide="ignore"):
@@ -315,20 +315,11 @@ def partial_likelihood_terms(known: _Sorted, eta, d, ties) -> _Terms:
     )  # fmt: skip
 
 
-def risk_set_means(Z, log_weight, log_risk_from):
-    """Means of the rows of Z from every sample on, under weights given by their logarithms.
+def risk_set_means(Z: np.ndarray, log_weight: np.ndarray, log_risk_from: np.ndarray) -> np.ndarray:
+    """Means of the rows of Z from each sample on, with weights given by their logarithms.
 
-    A cumulative sum from the end. Where the weights span more than floating-point numbers do, it is taken
-    in stretches, each on its own scale.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.losses.cox import risk_set_means
-    >>> log_weight = np.array([2000.0, 0.0, 0.0])  # the first outweighs all
-    >>> Z = np.array([[1.0], [2.0], [4.0]])
-    >>> risk_set_means(Z, log_weight, np.array([2000.0, np.log(2), 0.0])).ravel().tolist()
-    [1.0, 3.0, 4.0]
+    Cumulative sums from the end. If the weights exceed the range of floating-point numbers, the sums are
+    taken in stretches, each on its own scale.
     """
     means = np.zeros_like(Z)
     following, log_following = np.zeros(Z.shape[1]), -np.inf

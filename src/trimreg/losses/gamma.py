@@ -10,11 +10,11 @@ from .quadratic import check_size
 
 
 class Gamma(Loss):
-    r"""Minus the log-likelihood of Gamma variables of any shape, with a log link, for a positive target,
+    r"""Minus the log-likelihood of Gamma variables with a log link, for a positive target,
 
     .. math:: L(\eta) = \sum_i d_i \bigl[y_i e^{-\eta_i} + \eta_i\bigr], \qquad E\,y = e^\eta.
 
-    The shape scales the log-likelihood and does not move the minimum.
+    The shape parameter scales the log-likelihood and does not change the minimizer.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Gamma(Loss):
         return d * bounded_exp(np.log(y) - eta)
 
     def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
-        r"""With :math:`B = \sum_i d_i (y_i - 1 - \log y_i)`, what L(0) has to lose,
+        r"""With :math:`B = \sum_i d_i (y_i - 1 - \log y_i)`, the excess of L(0) over the infimum,
 
         .. math:: \max_i \; \bigl(B + \sqrt{B^2 + 2 B d_i}\bigr) / \sqrt{d_i}.
 
@@ -71,15 +71,16 @@ class Gamma(Loss):
 def _largest_log_likelihood(excess):
     r"""Maximum over the shape of :math:`\kappa \log \kappa - \log\Gamma(\kappa) - \kappa a`, a = 1 + excess.
 
-    It is where :math:`\log\kappa - \psi(\kappa)`, nearly linear in :math:`1/\kappa`, equals the excess. So
-    Newton in :math:`1/\kappa`, from the approximation of Minka (2002, "Estimating a Gamma distribution").
+    At the maximum :math:`\log\kappa - \psi(\kappa)`, nearly linear in :math:`1/\kappa`, equals the excess.
+    So Newton's method in :math:`1/\kappa`, from the approximation of Minka (2002, "Estimating a Gamma
+    distribution").
     """
     from scipy.special import gammaln, polygamma, psi
 
-    if excess > 1e8:  # its limit for a shape of 1 / excess
+    if excess > 1e8:  # the limit, with shape 1 / excess
         return -1.0 - float(np.log(excess))
     shape = (3.0 - excess + np.sqrt((excess - 3.0) ** 2 + 24.0 * excess)) / (12.0 * excess)
-    if shape < 1e6:  # beyond, the approximation is exact and the digamma function cancels
+    if shape < 1e6:  # above, the approximation is exact and the digamma function cancels
         for _ in range(6):
             error = np.log(shape) - psi(shape) - excess
             slope = shape * (shape * polygamma(1, shape) - 1.0)  # in 1/shape

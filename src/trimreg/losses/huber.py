@@ -1,4 +1,4 @@
-"""Huber's robust regression, with a given scale or with one that is estimated along."""
+"""Huber's robust regression with a given or an estimated scale."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Huber(Loss):
 
     The second is the criterion of scikit-learn's ``HuberRegressor`` (times 1/2), minimized over its scale
     (Huber and Ronchetti, Robust Statistics, 2009, section 7.7: the concomitant scale). It is jointly convex,
-    so L is convex in eta. The floor :math:`s_0`, 1e-8 times the spread of y, is for fits with residuals 0.
+    so L is convex in eta. The floor :math:`s_0`, 1e-8 times the spread of y, allows for residuals 0.
 
     Parameters
     ----------
     epsilon : float
-        Where the absolute error begins, in units of the scale. More than 1 where the scale is estimated.
+        Where the absolute error begins, in units of the scale; above 1 if the scale is estimated.
     scale : float, optional
-        The scale of the errors; estimated if it is not given.
+        The scale of the errors; estimated by default.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Huber(Loss):
 
     def __init__(self, epsilon: float = 1.35, scale: float | None = None):
         if scale is None and not 1 < epsilon < np.inf:
-            raise ValueError(f"epsilon must be > 1 and finite where the scale is estimated; got {epsilon!r}")
+            raise ValueError(f"epsilon must be > 1 and finite if the scale is estimated; got {epsilon!r}")
         if not 0 < epsilon < np.inf:
             raise ValueError(f"epsilon must be > 0 and finite; got {epsilon!r}")
         if scale is not None and not 0 < scale < np.inf:
@@ -58,7 +58,7 @@ class Huber(Loss):
         self.scale = scale
         self.separable = scale is not None
         self.curvature_bound = np.inf if scale is None else 1.0 / scale
-        self._floor = None
+        self._floor: float | None = None
 
     def check_target(self, y: np.ndarray) -> None:
         require_finite(y)
@@ -70,7 +70,7 @@ class Huber(Loss):
         return other
 
     def scale_at(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
-        """The scale: as given, or the minimizing one at these predictors."""
+        """The given scale, or the minimizing one at these predictors."""
         if self.scale is not None:
             return self.scale
         return concomitant_scale(np.abs(y - eta), d, self.epsilon, self._smallest_scale(y, d))
@@ -90,7 +90,7 @@ class Huber(Loss):
         return float(d @ self.pointwise(eta, y, d))
 
     def gradient(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
-        """By the envelope theorem the derivative at the minimizing scale, as if that stood still."""
+        """The derivative at the minimizing scale as if it were fixed, by the envelope theorem."""
         scale = self.scale_at(eta, y, d)
         limit = self.epsilon * scale
         return d * (np.clip(eta - y, -limit, limit) / scale)
@@ -98,7 +98,7 @@ class Huber(Loss):
     def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         """``d_i / s`` for residuals within epsilon s, else 0: the Hessian, or an upper bound of it.
 
-        An estimated scale takes a matrix of rank one away from it; see :meth:`gram`.
+        With an estimated scale a matrix of rank one is subtracted; see :meth:`gram`.
         """
         return self._hessian(eta, y, d)[0]
 
@@ -107,12 +107,12 @@ class Huber(Loss):
 
         .. math:: \mathrm{diag}(a) - \frac{(a r)(a r)'}{\sum_i a_i r_i^2},
 
-        since s moves with eta such that :math:`\sum_i d_i \min(r_i^2 / s^2, \epsilon^2)` stays what it is.
+        since s changes with eta such that :math:`\sum_i d_i \min(r_i^2 / s^2, \epsilon^2)` is constant.
         """
         a, pull = self._hessian(eta, y, d)
         if pull is None:
             return design.gram(W, a, W)
-        # Not as a difference, which may be all rounding where few residuals are left, and no square.
+        # As a square, since the difference may be nothing but rounding if few residuals are within epsilon s.
         unit = np.divide(pull, a, out=np.zeros_like(a), where=a > 0)
         if design.streamed:
             return deflated_gram(design, W, a, unit, design.weighted_sums(W, pull))
@@ -121,7 +121,7 @@ class Huber(Loss):
         return Z.T @ (a[:, None] * Z)
 
     def _hessian(self, eta, y, d):
-        """Vectors a and u with Hessian ``diag(a) - u u'``; u is None where the scale does not move."""
+        """Vectors a and u with Hessian ``diag(a) - u u'``; u is None if the scale is fixed."""
         scale, residual = self.scale_at(eta, y, d), y - eta
         inside = np.abs(residual) <= self.epsilon * scale
         a = np.where(inside, d, 0.0) / scale
@@ -135,15 +135,15 @@ class Huber(Loss):
         r""":math:`\min(\epsilon, \sqrt{2 L(0) / s})` for a given scale, 1 for an estimated one.
 
         The sum is :math:`\sum_i d_i \min(z_i^2, \epsilon^2)` with :math:`z = r / s`. The first bound is
-        plain, the second follows from :math:`l'' \le 1/s` and :math:`l \ge 0`. At an estimated scale the
-        sum is 1 (less at the floor): that is the condition for the minimizing s.
+        immediate, the second follows from :math:`l'' \le 1/s` and :math:`l \ge 0`. At an estimated scale the
+        sum is 1 (less at the floor): that is the condition of the minimizing s.
         """
         if self.scale is None:
             return float(np.sqrt(d.sum()))
         return float(min(self.epsilon, np.sqrt(2.0 * self.value(np.zeros_like(y), y, d) / self.scale)))
 
     def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float:
-        """Newton's method between the least and the largest y, from the median."""
+        """Newton's method between the smallest and the largest y, from the median."""
         counted = y[d > 0]
         low, high = float(counted.min()), float(counted.max())
         width, center = high - low, float(np.median(counted))
@@ -164,10 +164,9 @@ class Huber(Loss):
     def deviance(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray, n: float) -> float:
         """``2 n L / s`` for a given scale s, ``2 n log L`` for an estimated one.
 
-        The first is of the density in proportion to ``exp(-H(r/s)/2)``. For the second L itself plays the
-        part of the scale: it is the Gaussian ``n log(mean r^2)`` where no residual is beyond epsilon, and
-        tends to the Laplace ``2 n log(mean |r|)`` for epsilon towards 1, each with its scale at its
-        maximum.
+        The first belongs to the density proportional to ``exp(-H(r/s)/2)``. In the second, L takes the place
+        of the scale: it is the Gaussian ``n log(mean r^2)`` if no residual is beyond epsilon, and tends to
+        the Laplace ``2 n log(mean |r|)`` as epsilon tends to 1, each with its maximum likelihood scale.
         """
         value = self.value(eta, y, d)
         if self.scale is not None:
@@ -175,8 +174,10 @@ class Huber(Loss):
         return 2.0 * n * float(np.log(max(value, SMALLEST)))
 
 
-def deflated_gram(design, W, a, unit, sums):
-    """``C' diag(a) C`` for ``C = Z_W - unit sums'``, by blocks of rows: for long columns."""
+def deflated_gram(
+    design: Any, W: np.ndarray, a: np.ndarray, unit: np.ndarray, sums: np.ndarray
+) -> np.ndarray:
+    """``C' diag(a) C`` for ``C = Z_W - unit sums'``, by blocks of rows."""
     total, start = np.zeros((len(W), len(W))), 0
     for Z in design.row_blocks(W):
         rows = slice(start, start + len(Z))
@@ -187,15 +188,7 @@ def deflated_gram(design, W, a, unit, sums):
 
 
 def smallest_scale(y: np.ndarray, d: np.ndarray) -> float:
-    """1e-8 times the spread of y: the median distance from its median of those that differ from it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.losses.huber import smallest_scale
-    >>> smallest_scale(np.array([0.0, 0.0, 0.0, 2.0, 1e9]), np.array([0.3, 0.3, 0.2, 0.2, 0.0]))
-    2e-08
-    """
+    """1e-8 times the spread of y, the median distance from the median of the values that differ from it."""
     counted = y[d > 0]
     center = float(np.median(counted))
     distance = np.abs(counted - center)
@@ -206,30 +199,22 @@ def smallest_scale(y: np.ndarray, d: np.ndarray) -> float:
 def concomitant_scale(size: np.ndarray, d: np.ndarray, epsilon: float, floor: float) -> float:
     r"""The s with :math:`\sum_i d_i \min(r_i^2 / s^2, \epsilon^2) = \sum_i d_i` for residuals of that size.
 
-    In :math:`t = 1 / s^2` the left hand side is concave, increasing and piecewise linear. So Newton's
-    method from the root of its first piece increases, and ends at the root after finitely many steps. It is
-    ``floor`` where the root is below or where there is none, as when most residuals are 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.losses.huber import concomitant_scale
-    >>> s = concomitant_scale(np.array([3.0, 4.0]), np.array([0.5, 0.5]), 10.0, 1e-8)
-    >>> round(s**2, 6)  # the mean square: no residual is beyond 10 s
-    12.5
+    In :math:`t = 1 / s^2` the left hand side is concave, increasing and piecewise linear. So Newton's method
+    from the root of its first piece increases and reaches the root after finitely many steps. The result is
+    ``floor`` if the root is smaller or does not exist, as when most residuals are 0.
     """
     if not (d > 0).all():
         size, d = size[d > 0], d[d > 0]
     unit = float(size.max(initial=0.0))
     if unit <= floor:
         return floor
-    square, total = size / unit, float(d.sum())  # in units of the largest, whose square may overflow
+    square, total = size / unit, float(d.sum())  # in units of the largest, so that squares do not overflow
     square *= square
     t = total / float(d @ square)
     while unit / np.sqrt(t) > floor:
         outside = square * t > epsilon**2
         slope = float(d[~outside] @ square[~outside])
-        if slope <= 0:  # all that is left has residual 0
+        if slope <= 0:  # the remaining residuals are 0
             return floor
         following = (total - epsilon**2 * float(d[outside].sum())) / slope
         if following <= t * (1 + 1e-15):

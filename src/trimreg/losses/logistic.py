@@ -6,11 +6,11 @@ import numpy as np
 
 from .base import Loss, namespace, require, require_finite, weighted_sum
 
-_SMALLEST_SHARE = 1e-12  # a class of no sample has the log-odds of this share, not minus infinity
+_SMALLEST_SHARE = 1e-12  # the share of a class without samples, so that its log-odds are finite
 
 
 class Logistic(Loss):
-    r"""Minus the Bernoulli log-likelihood, with labels 0 and 1 or fractions between,
+    r"""Minus the Bernoulli log-likelihood for labels 0 and 1, or fractions between,
 
     .. math:: L(\eta) = \sum_i d_i \bigl[\log(1 + e^{\eta_i}) - y_i \eta_i\bigr], \qquad
               P(y = 1) = \frac1{1 + e^{-\eta}}.
@@ -50,11 +50,11 @@ class Logistic(Loss):
         return d * (_probability(eta) * _probability(-eta))
 
     def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
-        r""":math:`\sqrt{B / 2}`, where :math:`B = \log 2 - \sum_i d_i \inf l_i` is what L(0) has to lose.
+        r""":math:`\sqrt{B / 2}` with :math:`B = \log 2 - \sum_i d_i \inf l_i`, the excess of L(0).
 
         Since :math:`l'' \le 1/4`, :math:`l'^2 \le \frac12 (l - \inf l)`, and the mean of
         :math:`l_i - \inf l_i` is at most B where ``L(eta) <= L(0)``. The infimum of ``l`` is the entropy
-        of y, 0 for a label. So it is never above :math:`\sqrt{\log 2 / 2} = 0.589`.
+        of y, 0 for a label. So the bound is at most :math:`\sqrt{\log 2 / 2} = 0.589`.
         """
         excess = np.log(2.0) + _xlogx(y) + _xlogx(1.0 - y)
         return float(np.sqrt(0.5 * max(weighted_sum(d, excess), 0.0)))
@@ -65,7 +65,7 @@ class Logistic(Loss):
 
 
 def _probability(eta):
-    """``1 / (1 + exp(-eta))`` without overflow, and without cancellation where it is small."""
+    """``1 / (1 + exp(-eta))`` without overflow or cancellation."""
     xp = namespace(eta)
     small = xp.exp(-xp.abs(eta))
     return xp.where(eta > 0, 1.0, small) / (1.0 + small)

@@ -9,22 +9,22 @@ import numpy as np
 
 from .base import Loss, block_gram, require, require_finite
 
-_SMALLEST_SHARE = 1e-12  # a class of no sample has the predictor of this share, not minus infinity
+_SMALLEST_SHARE = 1e-12  # the share of a class without samples, so that its predictor is finite
 
 
 class Multinomial(Loss):
-    r"""Minus the log-likelihood of classes 0, ..., K - 1, with a predictor for each,
+    r"""Minus the log-likelihood of classes 0, ..., K - 1 with one predictor each,
 
     .. math:: L(\eta) = \sum_i d_i \Bigl[\log \sum_k e^{\eta_{ik}} - \eta_{i y_i}\Bigr], \qquad
               P(y = k) = \frac{e^{\eta_k}}{\sum_m e^{\eta_m}}.
 
-    No class is the reference, as in scikit-learn: a constant added to all predictors of a sample changes
-    nothing, so the Hessian ``diag(p) - p p'`` of a sample is singular. It is returned as it is.
+    There is no reference class, as in scikit-learn: a constant added to all predictors of a sample changes
+    nothing, and the Hessian ``diag(p) - p p'`` of a sample is singular.
 
     Parameters
     ----------
     n_classes : int, optional
-        K. By default one more than the largest class of the target, and at least 2.
+        K. By default the largest class of the target plus one, and at least 2.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class Multinomial(Loss):
         rows, top = np.arange(len(eta)), eta.argmax(axis=1)
         below = eta - eta[rows, top, None]
         others = np.exp(below)
-        others[rows, top] = 0.0  # log1p of the rest: exact also where the top class is all but certain
+        others[rows, top] = 0.0  # log1p of the rest is exact even if the top class is almost certain
         return np.log1p(others.sum(axis=1)) - below[rows, y.astype(int)]
 
     def gradient(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:

@@ -67,6 +67,6 @@ class MultiTaskQuadratic(Loss):
         return d @ y
 
     def deviance(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray, n: float) -> float:
-        """``n K log(2 L / K)``: of Gaussian errors with one variance for all targets, at its maximum."""
+        """``n K log(2 L / K)``: Gaussian errors with one maximum likelihood variance for all targets."""
         n_outputs = y.shape[1]
         return n * n_outputs * float(np.log(max(2.0 * self.value(eta, y, d) / n_outputs, SMALLEST)))

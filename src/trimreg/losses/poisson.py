@@ -1,4 +1,4 @@
-"""Poisson regression, and what it shares with other losses that have a logarithmic link."""
+"""Poisson regression, and functions for losses with a logarithmic link."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from .base import Loss, require, require_finite, weighted_sum
 from .quadratic import check_size
 
-#: Exponents of gradients stop here, so that their products with X are still numbers. The value overflows to
-#: infinity instead, so that a line search turns back.
+#: Largest exponent in gradients, so that their products with X are finite. The value overflows to infinity
+#: instead, which makes a line search step back.
 _LARGEST_EXPONENT = 500.0
 _NO_COUNTS = float(np.log(1e-10))  # stands for log 0
 
 
 class Poisson(Loss):
-    r"""Minus the Poisson log-likelihood with a log link, for counts or any target that is not negative,
+    r"""Minus the Poisson log-likelihood with a log link, for counts or any nonnegative target,
 
     .. math:: L(\eta) = \sum_i d_i \bigl[e^{\eta_i} - y_i \eta_i\bigr], \qquad E\,y = e^\eta.
 
@@ -48,7 +48,7 @@ class Poisson(Loss):
         return d * bounded_exp(eta)
 
     def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
-        r"""With :math:`B = L(0) - \sum_i d_i \inf l_i`, what L(0) has to lose,
+        r"""With :math:`B = L(0) - \sum_i d_i \inf l_i`, the excess of L(0) over the infimum,
 
         .. math:: \max_i \; \bigl(B + \sqrt{B^2 + 2 B d_i y_i}\bigr) / \sqrt{d_i}.
 
@@ -59,7 +59,7 @@ class Poisson(Loss):
         square of the right hand side is convex in D and 0 at 0. So its weighted sum, subject to
         :math:`\sum_i d_i D_i \le B`, is largest where one sample has all of B, :math:`D_i = B / d_i`.
         """
-        excess = np.ones_like(y)  # e^0 - 0, less its infimum
+        excess = np.ones_like(y)  # e^0 - 0, minus its infimum
         positive = y > 0
         counts = y[positive]
         excess[positive] = 1.0 - counts + counts * np.log(counts)
@@ -77,7 +77,7 @@ def exp(eta: np.ndarray) -> np.ndarray:
 
 
 def bounded_exp(eta: np.ndarray) -> np.ndarray:
-    """``e^eta``, a number for every eta."""
+    """``e^eta`` with a bounded exponent."""
     return np.exp(np.minimum(eta, _LARGEST_EXPONENT))
 
 

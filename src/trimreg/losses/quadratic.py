@@ -55,12 +55,12 @@ class Quadratic(Loss):
         return float(d @ y)
 
     def deviance(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray, n: float) -> float:
-        """``n log(2 L)``: of Gaussian errors, the variance at its maximum likelihood ``2 L``."""
+        """``n log(2 L)``: Gaussian errors with the maximum likelihood variance ``2 L``."""
         return n * float(np.log(max(2.0 * self.value(eta, y, d), SMALLEST)))
 
 
 def check_size(y: np.ndarray) -> None:
-    """Raise a ``ValueError`` if a square of y would be no number."""
+    """Raise a ``ValueError`` if squares of y would overflow."""
     largest = np.max(np.abs(y), initial=0.0)
     if largest > 1e152:
-        raise ValueError(f"y must be at most 1e152 in size; got {largest:.3g}. Rescale it")
+        raise ValueError(f"y must be at most 1e152 in absolute value; got {largest:.3g}. Rescale it")

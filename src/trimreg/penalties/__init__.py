@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._lazy import lazy
-from .base import PENALTIES, Penalty, PenaltyProtocol, get_penalty, soft_threshold, subgradient_residual
+from .base import PENALTIES, Penalty, get_penalty, soft_threshold, subgradient_residual
 from .l1 import L1
 from .mcp import MCP
 from .scad import SCAD
@@ -18,7 +18,6 @@ _COMPILED = {"distance_to_optimal_weights": ".simplex", "project_capped_simplex"
 __all__ = [
     "PENALTIES",
     "Penalty",
-    "PenaltyProtocol",
     "count_from",
     "get_penalty",
     "largest",

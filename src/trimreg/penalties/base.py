@@ -1,72 +1,39 @@
-r"""What a penalty is: magnitudes, and a rule that turns them into weights.
+r"""The base class of penalties: magnitudes, and a rule that turns them into weights.
 
 Every penalty here is, or is majorized by, a weighted sum of lengths
 
 .. math:: \alpha \sum_j w_j r_j(\theta), \qquad r_j(\theta) = f_j \|\theta_j\|,
 
 where the parts ``theta_j`` are single coefficients, groups, or rows (:mod:`trimreg.penalties.norms`), and
-``f`` is the penalty factor of the parts. A part with ``f = 0`` is never penalized and is not counted in h;
-one with ``f = inf`` is excluded from the model. A subclass states its value, its weights and its prox for the
-parts with ``0 < f < inf``; the two special kinds are handled here.
+``f`` are the penalty factors of the parts. A part with ``f = 0`` is never penalized and not counted in h; a
+part with ``f = inf`` is excluded from the model. A subclass states its value, its weights and its prox for
+the parts with ``0 < f < inf``; the base class handles the other two kinds.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from .norms import Groups, Norm, Singles, partition, soft_threshold, subgradient_residual
 
-__all__ = ["Penalty", "PenaltyProtocol", "largest_violation", "soft_threshold", "subgradient_residual"]
-
-
-class PenaltyProtocol(Protocol):
-    """All that a solver knows of a penalty (bound to a number of features)."""
-
-    #: Number of parts that the penalty leaves free, or None if it does not trim.
-    n_free: int | None
-    #: The parts, and their lengths.
-    norm: Norm
-    #: Whether ``weights`` are those of a majorizer, so that MM can take the penalty.
-    majorizes: bool
-    #: Whether they are the same everywhere, so that the penalty is convex.
-    constant_weights: bool
-
-    def value(self, theta: np.ndarray, alpha: float) -> float: ...
-
-    def weights(self, theta: np.ndarray, alpha: float, gradient: np.ndarray | None = None) -> np.ndarray: ...
-
-    def prox(self, z: np.ndarray, alpha: float, step: float, positive: Any = False) -> np.ndarray: ...
-
-    def thresholds(self, weights: np.ndarray, alpha: float) -> np.ndarray: ...
-
-    def levels(self, alpha: float) -> np.ndarray: ...
-
-    def stationarity(
-        self,
-        theta: np.ndarray,
-        weights: np.ndarray,
-        gradient: np.ndarray,
-        alpha: float,
-        positive: Any = False,
-    ) -> float: ...
+__all__ = [
+    "PENALTIES",
+    "Penalty",
+    "get_penalty",
+    "largest_violation",
+    "soft_threshold",
+    "subgradient_residual",
+]
 
 
 def largest_violation(
     theta: np.ndarray, gradient: np.ndarray, threshold: np.ndarray, positive: Any = False,
     norm: Norm | None = None,
 ) -> float:  # fmt: skip
-    """The size of the largest entry of the nearest subgradient: 0 where every optimality condition holds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.penalties.base import largest_violation
-    >>> largest_violation(np.array([1.0, 0.0]), np.array([-0.5, 0.75]), np.array([0.5, 0.5]))
-    0.25
-    """
+    """The largest absolute entry of the nearest subgradient: 0 if every optimality condition holds."""
     nearest = subgradient_residual if norm is None else norm.residual
     return float(np.max(np.abs(nearest(theta, gradient, threshold, positive)), initial=0.0))
 
@@ -97,18 +64,23 @@ class Penalty:
     Parameters
     ----------
     penalty_factor : array-like, optional
-        ``f``, one for every feature (or group); 0 is never penalized and not counted in h, inf is excluded.
-        By default 1, for groups the root of their number of features.
+        ``f``, one per feature (or group); 0 means never penalized and not counted in h, inf means excluded.
+        The default is 1, and for groups the square root of their number of features.
     groups : array-like of labels, or list of lists of int, optional
-        Features that are penalized together: a label for every feature, or lists of their indices.
+        Features that are penalized together: one label per feature, or lists of their indices.
     q : 2 or inf
-        The norm of a group (or of the coefficients of a feature, where there are several outputs).
+        The norm of a group (or of the coefficients of a feature, if there are several outputs).
     """
 
     name: str = "custom"
+    #: Number of parts that the penalty leaves free, or None if it does not trim.
     n_free: int | None = None
+    #: Whether ``weights`` are those of a majorizer, which MM needs.
     majorizes: bool = True
+    #: Whether the weights are the same everywhere, so that the penalty is convex.
     constant_weights: bool = False
+    #: The parts and their lengths, once the penalty is bound.
+    norm: Norm
 
     def __init__(self, penalty_factor: Any = None, *, groups: Any = None, q: float = 2):
         self.penalty_factor = penalty_factor
@@ -123,10 +95,10 @@ class Penalty:
     # -- binding -------------------------------------------------------------------------------
 
     def bind(self, n_features: int, n_outputs: int = 1) -> Penalty:
-        """A copy for that many features, its arguments checked and its factors spread out.
+        """A copy for that many features, with checked arguments and one factor per part.
 
-        With several outputs theta holds ``n_outputs`` coefficients for every feature, one after another,
-        which are penalized together.
+        With several outputs theta holds ``n_outputs`` coefficients per feature, one after another, which are
+        penalized together.
         """
         bound = copy.copy(self)
         bound.norm, sizes = self._parts(n_features, n_outputs)
@@ -139,8 +111,7 @@ class Penalty:
             raise ValueError(f"penalty_factor must be an array of numbers; got {factor!r}") from None
         if factor.shape != (count,):
             raise ValueError(
-                f"penalty_factor must hold one number for each of the {count} {each}; "
-                f"got shape {factor.shape}"
+                f"penalty_factor must hold {count} numbers, one per {each[:-1]}; got {factor.shape}"
             )
         if np.isnan(factor).any() or (factor < 0).any():
             bad = int(np.flatnonzero(~(factor >= 0))[0])
@@ -151,7 +122,7 @@ class Penalty:
         return bound._with_factor(factor)
 
     def _parts(self, n_features, n_outputs):
-        """The norm, and how many features each of its parts has."""
+        """The norm, and the number of features of each part."""
         q = self.q
         if isinstance(q, (bool, str)) or q not in (2, np.inf):
             raise ValueError(f"q must be 2 or inf; got {q!r}")
@@ -169,9 +140,9 @@ class Penalty:
         return self
 
     def rescaled(self, scale: np.ndarray) -> Penalty:
-        """The same penalty for coefficients multiplied by ``scale``: its value and the ``r_j`` stay.
+        """The same penalty for coefficients multiplied by ``scale``: its value and the ``r_j`` do not change.
 
-        ``scale`` is equal within a part: see ``norm.common``.
+        ``scale`` is constant within a part, as from ``norm.common``.
         """
         per_part = self.norm.largest_in_part(scale)
         with np.errstate(invalid="ignore"):
@@ -179,39 +150,39 @@ class Penalty:
         return copy.copy(self)._with_factor(factor)
 
     def extended(self, count: int = 1) -> Penalty:
-        """The same penalty with ``count`` more coordinates that are never penalized, as intercepts are.
+        """The same penalty with ``count`` more coordinates that are never penalized, such as intercepts.
 
-        They form one part more, or ``count`` of them where the parts are single coefficients.
+        They form one more part, or ``count`` more if the parts are single coefficients.
         """
         other = copy.copy(self)
         other.norm = self.norm.extended(count)
         return other._with_factor(np.append(self._factor, np.zeros(other.norm.count - self.norm.count)))
 
     def restricted(self, parts: np.ndarray) -> Penalty:
-        """The same penalty on these parts alone, whose coordinates follow one another."""
+        """The same penalty on these parts only, with their coordinates one part after another."""
         other = copy.copy(self)
         other.norm = self.norm.restricted(parts)
         return other._with_factor(self._factor[parts])
 
-    # -- what solvers ask for --------------------------------------------------------------------
+    # -- for solvers -----------------------------------------------------------------------------
 
     def magnitudes(self, theta: np.ndarray) -> np.ndarray:
-        """``r_j = f_j ||theta_j||``, with 0 for excluded parts."""
+        """``r_j = f_j ||theta_j||``; 0 for excluded parts."""
         return np.where(self._excluded, 0.0, self._factor) * np.where(
             self._excluded, 0.0, self.norm.lengths(theta)
         )
 
     def thresholds(self, weights: np.ndarray, alpha: float) -> np.ndarray:
-        """``alpha f_j w_j``: what the weighted problem with these weights penalizes ||theta_j|| by."""
+        """``alpha f_j w_j``, the penalties on ||theta_j|| in the weighted problem with these weights."""
         with np.errstate(invalid="ignore"):
             return np.where(self._excluded, np.inf, alpha * self._factor * weights)
 
     def levels(self, alpha: float = 1.0) -> np.ndarray:
-        """The thresholds of parts that are penalized in full: ``alpha f_j``."""
+        """The thresholds ``alpha f_j`` of parts with weight 1."""
         return self.thresholds(np.ones(self._factor.size), alpha)
 
     def value(self, theta: np.ndarray, alpha: float) -> float:
-        """The penalty at theta; inf if an excluded part has a coefficient."""
+        """The penalty at theta; inf if an excluded part is not 0."""
         length = self.norm.lengths(theta)
         if np.any(length[self._excluded]):
             return np.inf
@@ -219,10 +190,10 @@ class Penalty:
         return float(self._value(length[j], alpha, self._factor[j]))
 
     def weights(self, theta: np.ndarray, alpha: float, gradient: np.ndarray | None = None) -> np.ndarray:
-        """The weights at theta: of the exact minimizer over S (trimmed), or of the tangent majorizer.
+        """The weights at theta: the minimizer over S (trimmed), or those of the tangent majorizer.
 
-        A part that is never penalized has weight 0, an excluded one 1. ``gradient`` of the loss
-        breaks ties among equal magnitudes.
+        A part that is never penalized has weight 0, an excluded one 1. The ``gradient`` of the loss breaks
+        ties between equal magnitudes.
         """
         weights = self._excluded.astype(float)
         j = self._regular
@@ -233,8 +204,8 @@ class Penalty:
     def prox(self, z: np.ndarray, alpha: float, step: float = 1.0, positive: Any = False) -> np.ndarray:
         r""":math:`\arg\min_x \frac{1}{2 \eta}\|x - z\|^2 + P_\alpha(x)` with step ``eta``, exactly.
 
-        With ``positive``, over ``x >= 0``: every penalty here rises in \|x\|, so that is the prox of
-        the positive part of z.
+        With ``positive`` the minimum is over ``x >= 0``. Every penalty here increases in \|x\|, so it is the
+        prox of the positive part of z.
         """
         z = np.asarray(z, dtype=float)
         if np.any(positive):
@@ -242,7 +213,7 @@ class Penalty:
         return self._whole_prox(z, alpha, step)
 
     def _whole_prox(self, z, alpha, step):
-        """For a penalty that depends on the lengths alone and Euclidean ones: z shrinks along itself."""
+        """The prox of a penalty that depends only on Euclidean lengths: z shrinks along itself."""
         if self.norm.q == np.inf:
             raise ValueError(
                 f"the prox of {type(self).__name__} has no closed form for q = inf; use solver='mm'"
@@ -267,12 +238,12 @@ class Penalty:
         r"""The paper's :math:`T(\theta, w)`: squared distance of 0 from the subdifferential of F.
 
         The theta part is :math:`\sum_j \mathrm{dist}^2(-g_j, \alpha f_j w_j\, \partial\|\theta_j\|)`.
-        Penalties whose weights are variables add the w part.
+        A penalty whose weights are variables adds the w part.
         """
         residual = self.norm.residual(theta, gradient, self.thresholds(weights, alpha), positive)
         return float(residual @ residual)
 
-    # -- what a subclass states, for the lengths of the regular parts --------------------------------
+    # -- for a subclass to state, on the lengths of the regular parts --------------------------------
 
     def _value(self, size, alpha, factor):
         raise NotImplementedError

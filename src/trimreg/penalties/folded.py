@@ -1,9 +1,9 @@
-"""Shared by the folded concave penalties (MCP, SCAD): the prox by comparing stationary points."""
+"""The base class of the folded concave penalties (MCP, SCAD): the prox by comparing stationary points."""
 
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,6 +14,7 @@ class FoldedConcave(Penalty):
     """A penalty ``sum_j p(|theta_j|; alpha f_j)`` with p concave, flat beyond ``gamma alpha f_j``."""
 
     _gamma_minimum: float
+    _unit: np.ndarray
 
     def __init__(self, gamma: float, penalty_factor: Any = None, *, groups: Any = None, q: float = 2):
         self.gamma = gamma
@@ -25,30 +26,30 @@ class FoldedConcave(Penalty):
             raise ValueError(f"gamma must be a number above {self._gamma_minimum}; got {gamma!r}")
         return super().bind(n_features, n_outputs)
 
-    # A folded penalty depends on more than r_j = f_j |theta_j|. So in coordinates theta * scale it remembers
-    # the scale as `_unit`, and is evaluated at |theta| itself.
+    # A folded penalty depends on more than r_j = f_j |theta_j|. So in coordinates theta * scale it keeps the
+    # scale as `_unit` and is evaluated at |theta| itself.
 
     def _with_factor(self, factor):
         self._unit = np.ones_like(factor)
         return super()._with_factor(factor)
 
     def rescaled(self, scale: np.ndarray) -> Penalty:
-        other = super().rescaled(scale)
+        other = cast(FoldedConcave, super().rescaled(scale))
         other._unit = self._unit * self.norm.largest_in_part(scale)
         return other
 
     def restricted(self, parts: np.ndarray) -> Penalty:
-        other = super().restricted(parts)
+        other = cast(FoldedConcave, super().restricted(parts))
         other._unit = self._unit[parts]
         return other
 
     def extended(self, count: int = 1) -> Penalty:
-        other = super().extended(count)
+        other = cast(FoldedConcave, super().extended(count))
         other._unit = np.append(self._unit, np.ones(other.norm.count - self.norm.count))
         return other
 
     def _original(self, size, alpha, factor):
-        """|theta_j| and the level ``alpha f_j`` in the coordinates that the penalty was stated in."""
+        """|theta_j| and the level ``alpha f_j`` in the original coordinates."""
         unit = self._unit[self._regular]
         return size / unit, alpha * (factor * unit)
 
@@ -61,7 +62,7 @@ class FoldedConcave(Penalty):
         raise NotImplementedError
 
     def _candidates(self, size, level, step):
-        """Per piece of p, the stationary point of the prox objective, clipped to the piece."""
+        """The stationary point of the prox objective on each piece of p, clipped to the piece."""
         raise NotImplementedError
 
     def _value(self, size, alpha, factor):
@@ -71,9 +72,9 @@ class FoldedConcave(Penalty):
         return self._slope(*self._original(size, alpha, factor))
 
     def _prox(self, size, alpha, step, factor):
-        # On each piece the objective is a quadratic, so its least value over the piece is at the
-        # clipped stationary point (convex) or at an end (concave); the ends belong to neighbours or
-        # are 0. The lowest of all candidates is the global minimum, whatever the step.
+        # On each piece the objective is quadratic, so its minimum over the piece is at the clipped stationary
+        # point (convex) or at an end (concave); the ends belong to neighboring pieces or are 0. The lowest of
+        # all candidates is the global minimum for every step.
         unit = self._unit[self._regular]
         size, level = self._original(size, alpha, factor)
         step = step / unit**2

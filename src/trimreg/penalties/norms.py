@@ -1,52 +1,21 @@
-r"""What ``r_j`` is the norm of: single coefficients, or groups of them.
+r"""The parts of theta whose norms are the magnitudes ``r_j``: single coefficients, or groups of them.
 
-A penalty weighs lengths :math:`\|\theta_G\|_q` of the parts of a partition of the coordinates. Solvers see
-the partition only through the object here, so that single coefficients, groups of features, and the rows
-of multi-task and multinomial models (all coefficients of a feature) are one code. Arrays "per part" have an
-entry for every part, arrays "per coordinate" one for every coefficient; for single coefficients they are
-the same.
+A penalty weights the lengths :math:`\|\theta_G\|_q` of the parts of a partition of the coordinates. Solvers
+see the partition only through these classes, so that single coefficients, groups of features, and the rows of
+multi-task and multinomial models (all coefficients of a feature) share one code. Arrays "per part" have one
+entry per part, arrays "per coordinate" one per coefficient; for single coefficients they are the same.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
-_SAME = 1e-9  # coordinates within this of the largest of their group count as equally large
+_SAME = 1e-9  # coordinates within this relative distance of the largest of their group count as equal
 
 
-class Norm(Protocol):
-    """The partition, and the norms on its parts."""
-
-    count: int  # number of parts
-    sizes: np.ndarray  # their numbers of coordinates
-    q: float | None  # 2 or inf; None for single coefficients
-
-    def lengths(self, theta): ...
-
-    def dual_lengths(self, gradient): ...
-
-    def spread(self, values): ...
-
-    def largest_in_part(self, values): ...
-
-    def coordinates(self, parts): ...
-
-    def shrink(self, z, threshold): ...
-
-    def residual(self, theta, gradient, threshold, positive=False): ...
-
-    def polar(self, x): ...
-
-    def common(self, norms): ...
-
-    def extended(self, count): ...
-
-    def restricted(self, parts): ...
-
-
-def soft_threshold(z, threshold):
+def soft_threshold(z: np.ndarray, threshold: Any) -> np.ndarray:
     r""":math:`\arg\min_x \frac12 (x - z)^2 + t |x|`, elementwise; ``t`` may be inf.
 
     Examples
@@ -59,13 +28,15 @@ def soft_threshold(z, threshold):
     return np.sign(z) * np.maximum(np.abs(z) - threshold, 0.0) + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
-def subgradient_residual(theta, gradient, threshold, positive=False):
-    r"""The element of :math:`g_j + t_j \partial|\theta_j|` nearest to 0, for every j.
+def subgradient_residual(
+    theta: np.ndarray, gradient: np.ndarray, threshold: Any, positive: Any = False
+) -> np.ndarray:
+    r"""The element of :math:`g_j + t_j \partial|\theta_j|` nearest to 0, for each j.
 
     At ``theta_j != 0`` the set is the point ``g_j + t_j sign(theta_j)``; at 0 it is the interval ``[g_j -
-    t_j, g_j + t_j]``. Where ``theta >= 0`` is required (``positive`` is True, or is for this coordinate), the
-    normal cone of the constraint adds every negative number to the interval at 0, so that only ``g_j + t_j <
-    0`` is a violation there.
+    t_j, g_j + t_j]``. If ``theta_j >= 0`` is required (``positive``, a bool or one per coordinate), the
+    normal cone of the constraint adds all negative numbers to the interval at 0, and only ``g_j + t_j < 0``
+    is a violation.
 
     Examples
     --------
@@ -85,7 +56,7 @@ def subgradient_residual(theta, gradient, threshold, positive=False):
 
 
 class Singles:
-    """Every coefficient is a part of its own: ``r_j = |theta_j|``."""
+    """Each coefficient is a part: ``r_j = |theta_j|``."""
 
     q = None
 
@@ -127,13 +98,9 @@ class Singles:
 
 
 class Groups:
-    r"""Parts given by a label for every coordinate, with lengths :math:`\|\theta_G\|_q`, ``q`` 2 or inf.
+    r"""Parts given by one label per coordinate, with lengths :math:`\|\theta_G\|_q`, ``q`` 2 or inf.
 
-    Parameters
-    ----------
-    label : array of int of shape (number of coordinates,)
-        0 to the number of parts less one, each at least once.
-    q : 2 or inf
+    The labels are 0 to the number of parts minus one, each at least once.
 
     Examples
     --------
@@ -144,8 +111,6 @@ class Groups:
     array([5., 1.])
     >>> groups.shrink(np.array([3.0, 4.0, -1.0]), np.array([2.5, 2.0]))
     array([1.5, 2. , 0. ])
-    >>> Groups(np.array([0, 0, 1]), q=np.inf).shrink(np.array([3.0, 4.0, -1.0]), np.array([1.5, 0.5]))
-    array([ 2.75,  2.75, -0.5 ])
     """
 
     def __init__(self, label, q=2):
@@ -160,11 +125,11 @@ class Groups:
     # -- between parts and coordinates ----------------------------------------------------------------
 
     def spread(self, values):
-        """Values per part, given to every coordinate of the part."""
+        """Values per part as values per coordinate."""
         return values[self.label]
 
     def largest_in_part(self, values):
-        """The largest of the values per coordinate, in every part."""
+        """The largest of the values per coordinate in each part."""
         return np.maximum.reduceat(values[self.order], self.starts[:-1])
 
     def coordinates(self, parts):
@@ -175,15 +140,15 @@ class Groups:
         return self.order[np.repeat(self.starts[parts], sizes) + within]
 
     def common(self, norms):
-        """Scales that are equal within a part (root mean squares): only these keep lengths what they are."""
+        """Root mean squares within the parts: a scaling must be constant in a part to preserve lengths."""
         return self.spread(self._euclidean(norms) / np.sqrt(self.sizes))
 
     def extended(self, count=1):
-        """With one more part, of ``count`` coordinates behind the last."""
+        """The same groups and one more part of ``count`` coordinates at the end."""
         return Groups(np.append(self.label, np.full(count, self.count)), self.q)
 
     def restricted(self, parts):
-        """These parts alone, their coordinates one part after another."""
+        """These parts only, with their coordinates one part after another."""
         return Groups(np.repeat(np.arange(len(parts)), self.sizes[parts]), self.q)
 
     # -- lengths ---------------------------------------------------------------------------------------
@@ -198,7 +163,7 @@ class Groups:
         return np.bincount(self.label, np.abs(gradient), minlength=self.count)
 
     def _euclidean(self, x):
-        unit = float(np.max(np.abs(x), initial=0.0)) or 1.0  # lest squares under- or overflow
+        unit = float(np.max(np.abs(x), initial=0.0)) or 1.0  # so that squares neither underflow nor overflow
         return unit * np.sqrt(np.bincount(self.label, (x / unit) ** 2, minlength=self.count))
 
     # -- optimality --------------------------------------------------------------------------------------
@@ -215,9 +180,9 @@ class Groups:
         return np.sign(z) * np.minimum(np.abs(z), self.spread(cap)) + 0.0
 
     def _caps(self, size, threshold):
-        """The level at which the prox of ``t ||.||_inf`` cuts every part.
+        """The level at which the prox of ``t ||.||_inf`` truncates each part.
 
-        What is cut off adds up to t: the part beyond the projection on the l1 ball of radius t (Moreau).
+        The truncated amounts add up to t: they are the projection onto the l1 ball of radius t (Moreau).
         """
         width = int(self.sizes.max(initial=1))
         table = np.zeros((self.count, width))
@@ -226,12 +191,12 @@ class Groups:
         table = -np.sort(-table, axis=1)
         with np.errstate(invalid="ignore"):
             levels = (np.cumsum(table, axis=1) - threshold[:, None]) / np.arange(1, width + 1)
-        # the largest level is the right one: the mean excess rises until the next coordinate is below it
+        # the level is the largest of these: the mean excess rises until the next coordinate is below it
         cap = np.maximum(levels.max(axis=1), 0.0)
         return np.where(threshold == 0, np.inf, cap)
 
     def residual(self, theta, gradient, threshold, positive=False):
-        r"""The element of :math:`g_G + t_G \partial\|\theta_G\|_q` nearest to 0, for every part."""
+        r"""The element of :math:`g_G + t_G \partial\|\theta_G\|_q` nearest to 0, for each part."""
         threshold = np.broadcast_to(np.asarray(threshold, dtype=float), (self.count,))
         length = self.lengths(theta)
         at_zero = self.shrink(gradient, threshold)
@@ -249,15 +214,15 @@ class Groups:
             j = self.coordinates([part])
             j = j[np.abs(theta[j]) >= (1.0 - _SAME) * length[part]]
             sign = np.sign(theta[j])
-            pull = -sign * gradient[j]  # what the subgradient should be, for the signs taken out
+            pull = -sign * gradient[j]  # the subgradient of a solution, without the signs
             residual[j] = sign * (_onto_simplex(pull, threshold[part]) - pull)
         return residual
 
     def polar(self, x):
-        r"""A maximizer u of :math:`\langle u_G, x_G\rangle` over the dual ball, 0 where ``x_G`` is.
+        r"""A maximizer u of :math:`\langle u_G, x_G\rangle` over the dual ball; 0 if ``x_G`` is 0.
 
-        It is a subgradient of the length at x, and its negative, at a gradient x, the direction that a part
-        at 0 is pulled to.
+        It is a subgradient of the length at x. If x is a gradient, ``-u`` is the direction in which a part at
+        0 moves.
         """
         if self.q == 2:
             length = self.lengths(x)
@@ -272,7 +237,7 @@ class Groups:
 
 
 def _onto_simplex(y, total):
-    """The projection of y on ``{x >= 0, sum x = total}``; an infinite total takes y as it is."""
+    """The projection of y onto ``{x >= 0, sum x = total}``; y itself if the total is infinite."""
     if not np.isfinite(total):
         return y
     top = -np.sort(-y)
@@ -280,11 +245,15 @@ def _onto_simplex(y, total):
     return np.maximum(y - level, 0.0)
 
 
-def partition(groups, n_features: int) -> np.ndarray:
-    """The label, 0 to the number of groups less one, of every feature.
+#: The partitions that a penalty may have.
+Norm = Singles | Groups
 
-    ``groups`` is a label for every column (of any kind: they are numbered in sorted order), or lists of
-    column indices, each column in one of them.
+
+def partition(groups: Any, n_features: int) -> np.ndarray:
+    """The label of each feature, from 0 to the number of groups minus one.
+
+    ``groups`` has one label per column (of any kind; labels are numbered in sorted order), or consists of
+    lists of column indices, with each column in one list.
 
     Examples
     --------
@@ -303,7 +272,7 @@ def partition(groups, n_features: int) -> np.ndarray:
     lists = [np.iterable(group) and not isinstance(group, (str, bytes)) for group in groups]
     if any(lists):
         if not all(lists):
-            raise ValueError(f"{expected}; got some of each")
+            raise ValueError(f"{expected}; got both labels and lists")
         return _partition_from_lists([list(group) for group in groups], n_features)
     if len(groups) != n_features:
         raise ValueError(f"{expected}; got {len(groups)} labels")
@@ -321,21 +290,14 @@ def _partition_from_lists(groups, n_features):
         if not group:
             raise ValueError(f"groups must not be empty; group {number} is")
         for j in group:
-            if (
-                isinstance(j, (bool, np.bool_))
-                or not isinstance(j, (int, np.integer))
-                or not 0 <= j < n_features
-            ):
-                raise ValueError(
-                    f"groups must hold feature indices from 0 to {n_features - 1}; "
-                    f"got {j!r} in group {number}"
-                )
+            whole = isinstance(j, (int, np.integer)) and not isinstance(j, bool)
+            if not whole or not 0 <= j < n_features:
+                allowed = f"feature indices from 0 to {n_features - 1}"
+                raise ValueError(f"groups must hold {allowed}; got {j!r} in group {number}")
             if label[j] >= 0:
                 raise ValueError(f"groups must not overlap; feature {j} is in groups {label[j]} and {number}")
             label[j] = number
     if (label < 0).any():
         missing = int(np.flatnonzero(label < 0)[0])
-        raise ValueError(
-            f"groups must hold every feature; feature {missing} is in none (give it one of its own)"
-        )
+        raise ValueError(f"groups must hold every feature; feature {missing} is in none (make it a group)")
     return label

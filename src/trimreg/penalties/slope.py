@@ -3,10 +3,10 @@ r"""The sorted l1 norm (SLOPE, OWL): the largest coefficient pays the largest we
 .. math:: J_w(\theta) = \sum_j w_j |\theta|_{(j)} = \max_\pi \sum_j w_{\pi(j)} |\theta_j|, \qquad
           |\theta|_{(1)} \ge |\theta|_{(2)} \ge \dots, \quad w_1 \ge w_2 \ge \dots \ge 0.
 
-It is the mirror image of the trimmed penalty: of all ways to deal the weights out, SLOPE takes the dearest,
-the trimmed penalty the cheapest. With p - h ones followed by zeros the two are the maximum and the minimum
-over the same set S. A maximum of norms is convex, and it ties coefficients: J has kinks where magnitudes
-are equal, so that solutions have clusters of them.
+It is the mirror image of the trimmed penalty: of all assignments of the weights, SLOPE takes the most
+expensive and the trimmed penalty the cheapest. With p - h ones followed by zeros the two are the maximum and
+the minimum over the same set S. A maximum of norms is convex, and it ties coefficients: J has kinks where
+magnitudes are equal, so solutions have clusters of equal magnitudes.
 
 References
 ----------
@@ -20,6 +20,7 @@ arXiv:1409.4271.
 from __future__ import annotations
 
 import numbers
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,45 +28,27 @@ from .base import Penalty
 
 KINDS = ("bh", "oscar")
 
-#: Magnitudes that differ by no more than this part of themselves count as equal in a residual.
+#: Magnitudes whose relative difference is at most this count as equal in a residual.
 SAME = 1e-10
 
 
 # -- the norm ----------------------------------------------------------------------------------------------
 
 
-def sorted_l1_value(theta, weights) -> float:
-    r""":math:`J_w(\theta) = \sum_j w_j |\theta|_{(j)}` for falling weights ``w >= 0``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.penalties.slope import sorted_l1_value
-    >>> sorted_l1_value(np.array([1.0, -3.0, 0.0]), np.array([2.0, 1.0, 0.5]))
-    7.0
-    """
+def sorted_l1_value(theta: np.ndarray, weights: np.ndarray) -> float:
+    r""":math:`J_w(\theta) = \sum_j w_j |\theta|_{(j)}` for decreasing weights ``w >= 0``."""
     return float(np.sort(np.abs(theta))[::-1] @ weights)
 
 
-def sorted_l1_prox(z, weights) -> np.ndarray:
-    r""":math:`\arg\min_x \frac12 \|x - z\|^2 + J_w(x)` for falling weights ``w >= 0``, in O(p log p).
+def sorted_l1_prox(z: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    r""":math:`\arg\min_x \frac12 \|x - z\|^2 + J_w(x)` for decreasing weights ``w >= 0``, in O(p log p).
 
     The minimizer has the signs and the order of z. In sorted magnitudes u it is therefore
 
     .. math:: \arg\min_{x_1 \ge \dots \ge x_p \ge 0} \tfrac12 \|x - (u - w)\|^2,
 
-    the positive part of the falling isotonic regression of ``u - w``, which pools adjacent violators (Bogdan
-    et al. 2015). Entries that were pooled come out equal to the last bit.
-
-    Parameters
-    ----------
-    z : ndarray of shape (p,)
-    weights : ndarray of shape (p,)
-        Falling and not negative, times the step of the method that calls.
-
-    Returns
-    -------
-    ndarray of shape (p,)
+    the positive part of the decreasing isotonic regression of ``u - w``, found by pooling adjacent violators
+    (Bogdan et al. 2015). Pooled entries are equal to the last bit.
 
     Examples
     --------
@@ -77,38 +60,28 @@ def sorted_l1_prox(z, weights) -> np.ndarray:
     size = np.abs(z)
     order = np.argsort(-size, kind="stable")
     x = np.zeros(size.shape)
-    x[order] = np.maximum(_falling_fit(size[order] - weights), 0.0)
+    x[order] = np.maximum(_decreasing_fit(size[order] - weights), 0.0)
     return np.sign(z) * x + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
-def sorted_l1_residual(theta, gradient, weights, positive=False, same=SAME) -> np.ndarray:
+def sorted_l1_residual(
+    theta: np.ndarray, gradient: np.ndarray, weights: np.ndarray, positive: Any = False, same: float = SAME
+) -> np.ndarray:
     r"""The element of :math:`g + \partial J_w(\theta)` nearest to 0: its length is the distance of 0.
 
-    The subdifferential is a product over the clusters of equal magnitudes. With v the slice of the weights
-    at the ranks that a cluster takes, and the signs of theta taken out, the factor of a cluster is
+    The subdifferential is a product over the clusters of equal magnitudes. Let v be the weights at the ranks
+    of a cluster. Without the signs of theta, the factor of the cluster is
 
     - where ``theta != 0``: the permutahedron of v, the convex hull of all orders of v. The distance of a
-      point from it is the length of the falling isotonic regression of the sorted point less v (Lim and
+      point from it is the length of the decreasing isotonic regression of the sorted point minus v (Lim and
       Wright 2016; Blondel et al. 2020);
-    - where ``theta = 0``: the unit ball of the norm dual to :math:`J_v`. What is left after projecting on it
-      is the prox of :math:`J_v` (Moreau).
+    - where ``theta = 0``: the unit ball of the norm dual to :math:`J_v`. The remainder of the projection onto
+      it is the prox of :math:`J_v` (Moreau).
 
-    Where ``theta >= 0`` is required, the normal cone adds every negative number at 0, so that only the
-    negative part of the gradient is a violation there.
-
-    Parameters
-    ----------
-    theta, gradient, weights : ndarray of shape (p,)
-        Weights falling and not negative.
-    positive : bool, or ndarray of bool of shape (p,)
-        Whether ``theta >= 0`` is required.
-    same : float
-        Magnitudes next to each other that differ by this part of themselves or less are one cluster.
-        Rounding, as from a change of units and back, would otherwise take clusters apart.
-
-    Returns
-    -------
-    ndarray of shape (p,)
+    If ``theta_j >= 0`` is required (``positive``, a bool or one per coordinate), the normal cone adds all
+    negative numbers at 0, and only the negative part of the gradient is a violation there. Consecutive
+    magnitudes with a relative difference of at most ``same`` form one cluster: rounding, as from a change of
+    units, would otherwise split clusters.
 
     References
     ----------
@@ -132,7 +105,7 @@ def sorted_l1_residual(theta, gradient, weights, positive=False, same=SAME) -> n
     count = int(np.count_nonzero(size))
     nonzero, zero = order[:count], order[count:]
 
-    # The ranks at which a cluster begins, and then, within each, the steepest pull first.
+    # The ranks at which clusters begin, and then the largest pull first within each cluster.
     ranked = size[nonzero]
     begins = np.ones(count, dtype=bool)
     begins[1:] = ranked[:-1] - ranked[1:] > same * ranked[:-1]
@@ -142,7 +115,7 @@ def sorted_l1_residual(theta, gradient, weights, positive=False, same=SAME) -> n
     edges = np.append(np.flatnonzero(begins), count)
     for cluster in np.flatnonzero(np.diff(edges) > 1):
         ranks = slice(edges[cluster], edges[cluster + 1])
-        excess[ranks] = _falling_fit(excess[ranks])
+        excess[ranks] = _decreasing_fit(excess[ranks])
 
     residual = np.empty(size.shape)
     residual[nonzero] = -sign[nonzero] * excess
@@ -151,8 +124,8 @@ def sorted_l1_residual(theta, gradient, weights, positive=False, same=SAME) -> n
     return residual + 0.0
 
 
-def _falling_fit(values):
-    """The falling sequence nearest to ``values``, by pooling adjacent violators."""
+def _decreasing_fit(values):
+    """The decreasing sequence nearest to ``values``, by pooling adjacent violators."""
     from scipy.optimize import isotonic_regression
 
     if values.size < 2:
@@ -164,14 +137,14 @@ def _falling_fit(values):
 
 
 def slope_weights(p: int, kind: str = "bh", q: float = 0.1) -> np.ndarray:
-    r"""Falling weights for p coefficients, the first of them 1.
+    r"""Decreasing weights for p coefficients, the first of them 1.
 
-    Before they are divided by the first,
+    Before division by the first,
 
     - ``"bh"``: :math:`w_j = \Phi^{-1}(1 - q j / (2p))`, the critical values of Benjamini and Hochberg at the
-      false discovery rate ``q`` in (0, 1) (Bogdan et al. 2015). With an orthogonal design of columns of norm
-      one, noise of deviation sigma and sums in place of means, ``sigma w`` keeps that rate.
-    - ``"oscar"``: :math:`w_j = 1 + q\,(p - j)`, a straight line; ``q >= 0`` is its slope, 0 the l1 norm
+      false discovery rate ``q`` in (0, 1) (Bogdan et al. 2015). For an orthogonal design with columns of norm
+      one, noise with standard deviation sigma and sums instead of means, ``sigma w`` controls that rate.
+    - ``"oscar"``: :math:`w_j = 1 + q\,(p - j)`, a straight line with slope ``q >= 0``; 0 is the l1 norm
       (Bondell and Reich 2008).
 
     Examples
@@ -196,7 +169,7 @@ def slope_weights(p: int, kind: str = "bh", q: float = 0.1) -> np.ndarray:
             raise ValueError(f"q must be a false discovery rate in (0, 1) for weights 'bh'; got {q!r}")
         from scipy.special import ndtri
 
-        weights = -ndtri(q * rank / (2 * p))  # from the lower tail, where small q lose no digits
+        weights = -ndtri(q * rank / (2 * p))  # the lower tail keeps the digits of small q
     else:
         if not number or not 0 <= q < np.inf:
             raise ValueError(f"q must be a slope >= 0 for weights 'oscar'; got {q!r}")
@@ -204,16 +177,9 @@ def slope_weights(p: int, kind: str = "bh", q: float = 0.1) -> np.ndarray:
     return weights / weights[:1]
 
 
-def checked_weights(weights, p: int) -> np.ndarray:
-    """``weights`` as an array; a ValueError unless they are p finite numbers that fall and are not negative.
-
-    Examples
-    --------
-    >>> from trimreg.penalties.slope import checked_weights
-    >>> checked_weights([2, 1, 1], 3)
-    array([2., 1., 1.])
-    """
-    expected = f"weights must be one of {list(KINDS)}, or {p} falling numbers >= 0, one for each feature"
+def checked_weights(weights: Any, p: int) -> np.ndarray:
+    """``weights`` as an array; a ValueError unless they are p decreasing finite numbers >= 0."""
+    expected = f"weights must be one of {list(KINDS)}, or {p} decreasing numbers >= 0, one per feature"
     try:
         array = np.array(weights, dtype=float)
     except (TypeError, ValueError):
@@ -222,7 +188,7 @@ def checked_weights(weights, p: int) -> np.ndarray:
         raise ValueError(f"{expected}; got shape {array.shape}")
     if not np.isfinite(array).all() or (array < 0).any():
         bad = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
-        raise ValueError(f"{expected}; got {array[bad]} at place {bad}")
+        raise ValueError(f"{expected}; got {array[bad]} at position {bad}")
     if (np.diff(array) > 0).any():
         bad = int(np.flatnonzero(np.diff(array) > 0)[0])
         raise ValueError(f"{expected}; got {array[bad + 1]} after {array[bad]}")
@@ -235,18 +201,18 @@ def checked_weights(weights, p: int) -> np.ndarray:
 class SLOPE(Penalty):
     r"""The sorted l1 norm :math:`\alpha \sum_j w_j |\theta|_{(j)}`: the largest coefficient pays the most.
 
-    Convex. It is a maximum of weighted l1 norms, so the one that attains it at a point lies *below* it
-    elsewhere: no majorizer, and nothing that MM could use. Take ``solver="prox"``.
+    Convex. It is a maximum of weighted l1 norms, so the norm that attains it at a point lies *below* it
+    elsewhere: it has no majorizer of the kind that MM needs. Use ``solver="prox"``.
 
     Parameters
     ----------
     weights : {"bh", "oscar"} or array-like of shape (n_features,)
         ``w``: a kind of :func:`slope_weights` (None is "bh"), whose first weight is 1, so that alpha is the
-        weight of the largest coefficient; or falling numbers >= 0, taken as they are.
+        weight of the largest coefficient; or decreasing numbers >= 0, used as given.
     q : float
         The parameter of :func:`slope_weights`: false discovery rate for "bh", slope for "oscar".
     penalty_factor, groups : None
-        Not supported: anything else is refused.
+        Not supported.
 
     Examples
     --------
@@ -261,39 +227,48 @@ class SLOPE(Penalty):
     """
 
     name = "slope"
+    _sequence: np.ndarray
     majorizes = False
 
-    def __init__(self, weights="bh", q=0.1, penalty_factor=None, *, groups=None):
-        # Under names of their own: in the base class ``weights`` is a method and ``q`` the norm of a group.
+    def __init__(
+        self, weights: Any = "bh", q: float = 0.1, penalty_factor: Any = None, *, groups: Any = None
+    ):
+        # Other names, since in the base class ``weights`` is a method and ``q`` the norm of a group.
         self._given, self._parameter = weights, q
         super().__init__(penalty_factor, groups=groups)
 
     def __repr__(self):
         return f"{type(self).__name__}(weights={self._given!r}, q={self._parameter!r})"
 
-    def bind(self, n_features, n_outputs=1):
+    def bind(self, n_features: int, n_outputs: int = 1) -> SLOPE:
         for name in ("penalty_factor", "groups"):
             if getattr(self, name) is not None:
-                raise ValueError(f"{name} must be None for SLOPE, whose weights go by rank alone")
+                raise ValueError(f"{name} must be None for SLOPE, whose weights depend on ranks only")
         if n_outputs != 1:
-            raise ValueError(f"SLOPE is for a model with one output; got {n_outputs}")
-        bound = super().bind(n_features)
+            raise ValueError(f"SLOPE needs a model with one output; got {n_outputs}")
+        bound = cast(SLOPE, super().bind(n_features))
         given = "bh" if self._given is None else self._given
-        bound._sequence = (
-            slope_weights(n_features, given, self._parameter)
-            if isinstance(given, str)
-            else checked_weights(given, n_features)
-        )
+        if isinstance(given, str):
+            bound._sequence = slope_weights(n_features, given, self._parameter)
+        else:
+            bound._sequence = checked_weights(given, n_features)
         return bound
 
-    def rescaled(self, scale):
-        """Refused: weights that go by rank know no scales. Only solvers of majorizers ask for it."""
+    def rescaled(self, scale: np.ndarray) -> Penalty:
+        """Refused: weights by rank cannot be rescaled. Only solvers that need a majorizer call it."""
         raise ValueError(
             "SLOPE has no weighted l1 norm as a majorizer, which this solver needs; use solver='prox'"
         )
 
-    def stationarity(self, theta, weights, gradient, alpha, positive=False) -> float:
-        """The squared distance of 0 from the subdifferential of F, which theta alone decides."""
+    def stationarity(
+        self,
+        theta: np.ndarray,
+        weights: np.ndarray,
+        gradient: np.ndarray,
+        alpha: float,
+        positive: Any = False,
+    ) -> float:
+        """The squared distance of 0 from the subdifferential of F, which depends on theta only."""
         residual = self.norm.residual(theta, gradient, np.zeros(self.norm.count), positive)
         j = self._regular  # all but an intercept
         constrained = np.broadcast_to(positive, theta.shape)[j]
@@ -304,7 +279,7 @@ class SLOPE(Penalty):
         return alpha * sorted_l1_value(size, self._sequence)
 
     def _weights(self, size, alpha, factor, tie):
-        """The weights by rank: a maximizer over all orders, and as such a subgradient."""
+        """The weights by rank: the maximizer over all orders, hence a subgradient."""
         keys = (-size,) if tie is None else (-tie, -size)
         weights = np.empty_like(size)
         weights[np.lexsort(keys)] = self._sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import numbers
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from .base import Penalty
 
 
 def count_from(h: Any, n_features: int, name: str = "h", of: str = "the number of features") -> int:
-    """The integer that ``h`` means for that many features: itself, or a fraction of them.
+    """``h`` as a number of features: itself, or a fraction of them.
 
     Examples
     --------
@@ -23,19 +23,16 @@ def count_from(h: Any, n_features: int, name: str = "h", of: str = "the number o
     allowed = f"an integer from 0 to {of} {n_features}, or a fraction in (0, 1)"
     if h is None:  # a tenth of the features, as scikit-learn's orthogonal matching pursuit
         return min(n_features, max(1, n_features // 10))
-    if isinstance(h, (bool, np.bool_)) or not isinstance(h, numbers.Real):
-        raise ValueError(f"{name} must be {allowed}; got {h!r}")
-    if isinstance(h, numbers.Integral):
-        if not 0 <= h <= n_features:
-            raise ValueError(f"{name} must be {allowed}; got {h!r}")
-        return int(h)
-    if not 0.0 < h < 1.0:
-        raise ValueError(f"{name} must be {allowed}; got {h!r}")
-    return round(h * n_features)
+    if isinstance(h, numbers.Real) and not isinstance(h, (bool, np.bool_)):
+        if isinstance(h, numbers.Integral) and 0 <= int(h) <= n_features:
+            return int(h)
+        if not isinstance(h, numbers.Integral) and 0.0 < float(h) < 1.0:
+            return round(float(h) * n_features)
+    raise ValueError(f"{name} must be {allowed}; got {h!r}")
 
 
 def largest(magnitude: np.ndarray, count: int, tie_break: np.ndarray | None = None) -> np.ndarray:
-    """Indices of the ``count`` largest entries; ties go to the larger ``tie_break``, then the lower index.
+    """Indices of the ``count`` largest entries; ties go to the larger ``tie_break``, then to the lower index.
 
     Examples
     --------
@@ -71,7 +68,7 @@ class TrimmedL1(Penalty):
     Parameters
     ----------
     h : int, float in (0, 1) or None
-        How many coefficients, or groups of them (or which fraction), carry no penalty. None is a tenth.
+        Number (or fraction) of coefficients, or of groups, without a penalty. None is a tenth.
     penalty_factor, groups, q
         As in :class:`~trimreg.penalties.base.Penalty`: ``r_j`` may be the norm of a group.
 
@@ -94,6 +91,7 @@ class TrimmedL1(Penalty):
     """
 
     name = "trimmed_l1"
+    _h: int
 
     def __init__(
         self, h: float | None = None, penalty_factor: Any = None, *, groups: Any = None, q: float = 2
@@ -102,19 +100,19 @@ class TrimmedL1(Penalty):
         super().__init__(penalty_factor, groups=groups, q=q)
 
     def bind(self, n_features: int, n_outputs: int = 1) -> TrimmedL1:
-        bound = super().bind(n_features, n_outputs)
+        bound = cast(TrimmedL1, super().bind(n_features, n_outputs))
         of = f"the number of {'features' if self.groups is None else 'groups'}"
         bound._h = count_from(self.h, bound.norm.count, of=of)
         return bound
 
     @property
-    def n_free(self) -> int:
-        """h as a count, at most the number of features that have a penalty to be freed from."""
+    def n_free(self) -> int:  # type: ignore[override]
+        """h as a count, at most the number of parts that can be penalized."""
         return min(self._h, self._regular.size)
 
     @property
-    def constant_weights(self) -> bool:
-        """Whether all or none go free."""
+    def constant_weights(self) -> bool:  # type: ignore[override]
+        """Whether all parts are free or none is."""
         return self.n_free in (0, self._regular.size)
 
     def freeing(self, h: int) -> TrimmedL1:
@@ -137,8 +135,8 @@ class TrimmedL1(Penalty):
         return weights
 
     def _prox(self, size, alpha, step, factor):
-        # Freeing j saves what the soft-thresholded entry would have paid, a Huber function of z_j. So
-        # the h largest savings go free; with equal factors these are simply the h largest |z_j|.
+        # Freeing j saves the cost of the soft-thresholded entry, a Huber function of z_j. So the entries with
+        # the h largest savings are free; with equal factors these are the h largest |z_j|.
         threshold = step * alpha * factor
         clipped = np.minimum(size, threshold)
         saving = clipped * (size - clipped / 2)
@@ -150,7 +148,7 @@ class TrimmedL1(Penalty):
     def _whole_prox(self, z, alpha, step):
         if self.norm.q != np.inf:
             return super()._whole_prox(z, alpha, step)
-        # The same savings, as what is paid at the shrunken part: ||z - x||^2 / 2 + t ||x||.
+        # The saving is the cost of the shrunken part: ||z - x||^2 / 2 + t ||x||.
         norm, j = self.norm, self._regular
         threshold = self.thresholds(np.where(self._excluded, 1.0, self._factor > 0), step * alpha)
         x = norm.shrink(z, threshold)
@@ -163,15 +161,15 @@ class TrimmedL1(Penalty):
     # -- weights as variables --------------------------------------------------------------------
 
     def uniform_weights(self) -> np.ndarray:
-        """``w0 = (p - h)/p``, the centre of S and the start of the paper's Algorithm 1."""
+        """``w0 = (p - h)/p``, the center of S and the start of the paper's Algorithm 1."""
         count = self._regular.size
         weights = self._excluded.astype(float)
         weights[self._regular] = (count - self.n_free) / count if count else 0.0
         return weights
 
     def project_weights(self, weights: np.ndarray) -> np.ndarray:
-        """The projection of ``weights`` on S."""
-        from .simplex import project_vector  # compiled: not before it is needed
+        """The projection of ``weights`` onto S."""
+        from .simplex import project_vector  # compiled, so imported when needed
 
         j = self._regular
         projected = self._excluded.astype(float)
@@ -179,16 +177,9 @@ class TrimmedL1(Penalty):
         return projected
 
     def checked_weights(self, weights: Any, name: str = "weights") -> np.ndarray:
-        """``weights`` as an array in S; a ValueError that speaks of ``name`` if they are not in it.
+        """``weights`` as an array in S; a ValueError about ``name`` if they are not in S up to rounding.
 
-        Only rounding is forgiven (and removed). What is given for features that are never penalized or
-        excluded is replaced by their 0 or 1.
-
-        Examples
-        --------
-        >>> from trimreg.penalties import TrimmedL1
-        >>> TrimmedL1(h=1).bind(3).checked_weights([0.5, 0.5, 1.0])
-        array([0.5, 0.5, 1. ])
+        Entries of features that are never penalized or excluded are replaced by 0 or 1.
         """
         total = self._regular.size - self.n_free
         expected = f"{name} must hold {self._factor.size} numbers in [0, 1]"
@@ -199,9 +190,9 @@ class TrimmedL1(Penalty):
         if weights.shape != self._factor.shape:
             raise ValueError(f"{expected}; got shape {weights.shape}")
         penalized = weights[self._regular]
-        if not np.all((penalized >= -1e-9) & (penalized <= 1 + 1e-9)):
-            worst = penalized[~((penalized >= -1e-9) & (penalized <= 1 + 1e-9))][0]
-            raise ValueError(f"{expected}; got {worst}")
+        inside = (penalized >= -1e-9) & (penalized <= 1 + 1e-9)
+        if not inside.all():
+            raise ValueError(f"{expected}; got {penalized[~inside][0]}")
         if abs(penalized.sum() - total) > 1e-9 * max(penalized.size, 1):
             raise ValueError(
                 f"{name} must sum to the number of penalized coordinates, {total}; got {penalized.sum():.10g}"
@@ -216,7 +207,7 @@ class TrimmedL1(Penalty):
         alpha: float,
         positive: Any = False,
     ) -> float:
-        """T of the paper with both parts; a pair of 0 is stationary in theta and in w."""
+        """The paper's T with both parts: 0 at a pair that is stationary in theta and in w."""
         from .simplex import distance_to_optimal_weights
 
         j = self._regular

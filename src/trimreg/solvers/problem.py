@@ -23,7 +23,7 @@ class Problem:
     loss: Loss
     y: np.ndarray
     d: np.ndarray  # sample weights, summing to one
-    penalty: Any  # a PenaltyProtocol, bound to the design's number of features
+    penalty: Any  # a Penalty, bound to the design's number of features
     alpha: float
     positive: bool | np.ndarray = False
 

@@ -144,7 +144,7 @@ def run_batch(
     )
     places, ended = np.arange(theta.shape[0]), 0
 
-    step = partial(one_step, project=project, max_iter=max_iter, **rules)
+    step: Any = partial(one_step, project=project, max_iter=max_iter, **rules)
     try:
         while True:
             for _ in range(STEPS_BETWEEN_LOOKS):
