@@ -324,7 +324,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("name", "bad", "message"), [(name, *row) for name in LOSSES for row in BAD[name]])
+@pytest.mark.parametrize(("name", "bad", "message"), [(n, *row) for n, rows in BAD.items() for row in rows])
 def test_check_target_names_the_value_and_its_position(name, bad, message, case_of):
     case = case_of(name, seed=0)
     y = case.y.copy()

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .. import losses
 from . import tables
 from .common import BadInput, check_choice
 from .tables import as_numbers, as_text, listed
 
-LOSSES = ("quadratic", "logistic", "poisson", "gamma", "huber", "cox")
+#: The losses of ``--loss``: those of one linear predictor. "logistic" is also for several classes.
+LOSSES = tuple(name for name, kind in losses.LOSSES.items() if not kind.multi_output)
 MOST_CLASSES = 50
 _INDEX = "Unnamed: "  # what pandas calls a column of row names that has no name itself
 

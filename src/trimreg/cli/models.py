@@ -40,9 +40,14 @@ def build(
     ('TrimmedPoissonRegressor', 'TrimmedLogisticRegressionCV')
     """
     from .. import estimators, selection
+    from ..penalties import TrimmedL1
 
     if "auto" not in (h, alpha):
-        return getattr(estimators, _PLAIN[loss])(h=h, alpha=alpha, random_state=seed, **options)
+        options |= {"alpha": alpha, "random_state": seed}
+        if loss in _PLAIN:
+            return getattr(estimators, _PLAIN[loss])(h=h, **options)
+        penalty = TrimmedL1(h, groups=options.pop("groups", None))
+        return estimators.MEstimator(loss=loss, penalty=penalty, **options)
     from sklearn.model_selection import KFold, StratifiedKFold
 
     splitter = StratifiedKFold if loss == "logistic" else KFold

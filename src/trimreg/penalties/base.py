@@ -110,9 +110,8 @@ class Penalty:
         except (TypeError, ValueError):
             raise ValueError(f"penalty_factor must be an array of numbers; got {factor!r}") from None
         if factor.shape != (count,):
-            raise ValueError(
-                f"penalty_factor must hold {count} numbers, one per {each[:-1]}; got {factor.shape}"
-            )
+            expected = f"penalty_factor must hold one number for each of the {count} {each}"
+            raise ValueError(f"{expected}; got shape {factor.shape}")
         if np.isnan(factor).any() or (factor < 0).any():
             bad = int(np.flatnonzero(~(factor >= 0))[0])
             raise ValueError(
