@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from trimreg.graphs.selection.path import graphical_path
 
 from trimreg import (
     StabilitySelection,
@@ -22,6 +21,7 @@ from trimreg import (
     solve,
     solve_graphical,
 )
+from trimreg.graphs.selection.graphical_path import graphical_path
 from trimreg.solvers import Step, driver, many_fits, run
 
 
@@ -52,8 +52,6 @@ def interrupt_at(count):
 
 def interrupted_solver(monkeypatch, at):
     """Every run from now on is interrupted after so many steps; 0 is before the first."""
-    from trimreg.estimators import task
-    from trimreg.graphs import task as graphtask
 
     def interrupted(steps, max_iter, callback=None):
         def until():
@@ -64,8 +62,8 @@ def interrupted_solver(monkeypatch, at):
 
         return run(until(), max_iter, callback)
 
-    monkeypatch.setattr(task, "run", interrupted)
-    monkeypatch.setattr(graphtask, "run", interrupted)
+    monkeypatch.setattr("trimreg.estimators.task.run", interrupted)
+    monkeypatch.setattr("trimreg.graphs.solve.run", interrupted)
 
 
 @pytest.fixture
