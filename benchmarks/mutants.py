@@ -113,7 +113,7 @@ MUTANTS = [Mutant(*row) for row in (
     ("solvers/(search/soft|polish)", "entry = level * np.abs(theta[P]) + 0.5 * level**2 * diagonal[at]", "entry = level * np.abs(theta[P])"),
     ("solvers/(search/soft|polish)", "return clipped * size / inverse - clipped**2 / (2.0 * inverse)", "return clipped * size / inverse"),
     ("solvers/(search/groups|groupsearch)", "swap = np.maximum(swap, keep)", "swap = keep"),
-    ("solvers/(mm/starts|mm/homotopy|homotopy)", "gamma = gamma * growth if gamma else first / top", "gamma = first / top"),
+    ("solvers/(mm/solver|mm/homotopy|homotopy)", "gamma = gamma * growth if gamma else first / top", "gamma = first / top"),
     ("solvers/(mm/solver|mm.py)", "done = solved and (worst <= inner.goal", "done = True or (worst <= inner.goal"),
     # diagnostics: certificates
     ("diagnostics/swap", "score = (c**2 + 2 * c * k * v - s * v**2) / (2 * (s + k**2))", "score = (c**2 - 2 * c * k * v - s * v**2) / (2 * (s + k**2))"),
