@@ -22,8 +22,6 @@ from .common import (
     write_json,
 )
 
-RULES = ("min", "1se")
-CRITERIA = ("cv", "aic", "bic", "ebic", "gic")
 EFFORTS = ("low", "medium", "high")
 
 
@@ -111,7 +109,10 @@ def fit(
 
 
 def _check(h, alpha, criterion, rule, folds, test_size, effort, seed, jobs):
-    check_choice("--criterion", criterion, CRITERIA)
+    from ..selection.criteria import CRITERIA
+    from ..selection.grid import RULES
+
+    check_choice("--criterion", criterion, ("cv", *CRITERIA))
     check_choice("--rule", rule, RULES)
     check_choice("--effort", effort, EFFORTS)
     if "auto" not in (h, alpha) and (criterion != "cv" or rule != "min"):

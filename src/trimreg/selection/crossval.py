@@ -97,7 +97,7 @@ class SurfaceCV(LinearEstimator):
         self._fit_choice(data, settings)
 
     def _scorer(self):
-        """The scorer that ``scoring`` stands for, or None."""
+        """The scorer for ``scoring``, or None."""
         if self.scoring is None:
             return None
         if not isinstance(self.scoring, str) and not callable(self.scoring):
@@ -127,7 +127,7 @@ class SurfaceCV(LinearEstimator):
         return TotalGram.of(X, problem.d, center=self.fit_intercept)
 
     def _scores(self, scorer, X, y, coefs, intercepts, test):
-        """What the scorer says about each fit on the test samples."""
+        """The scorer's value for each fit on the test samples."""
         fitted = (self._fitted(coef, intercept) for coef, intercept in zip(coefs, intercepts, strict=True))
         return [scorer(model, X[test], y[test]) for model in fitted]
 
@@ -332,10 +332,10 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
     def _keep(self, task, details):
         super()._keep(task, details)
         if self.path_.coefs.ndim == 4:
-            self.path_ = self.path_.mapped(self._centred)
+            self.path_ = self.path_.mapped(self._centered)
             self.coef_path_ = self.path_.coefs
 
-    def _centred(self, result):
+    def _centered(self, result):
         weights = result.weights if self._groups is None else result.weights[self._groups]
         return centered(result, weights == 0)
 

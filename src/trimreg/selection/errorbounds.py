@@ -116,20 +116,9 @@ def r_concave_tail(mean: float, t: float, size: int, r: float) -> float:
     .. math:: D(\eta, t, B, r) = \max\{P(X \ge t) : X \in \{0, 1/B, \dots, 1\}\ \text{r-concave},\
               \mathrm{E} X \le \eta\}.
 
-    Parameters
-    ----------
-    mean : float
-        :math:`\eta`.
-    t : float in (0, 1]
-    size : int
-        B.
-    r : float below 0
-        Probabilities f are r-concave if f is positive on an interval and :math:`f^r` is convex there. The
-        smaller r, the weaker the assumption: :math:`-\infty` is unimodal, 0 is log-concave.
-
-    Returns
-    -------
-    float
+    ``mean`` is :math:`\eta` and ``size`` is B. Probabilities f are r-concave, for r < 0, if f is positive on
+    an interval and :math:`f^r` is convex there. The smaller r, the weaker the assumption: :math:`-\infty` is
+    unimodal, 0 is log-concave.
 
     Notes
     -----

@@ -16,24 +16,9 @@ def progress(
 ) -> Iterator[Callable[..., None]]:
     """Give a function ``advance(count=1)`` to call after each of ``total`` pieces of work.
 
-    Parameters
-    ----------
-    total : int
-    label : str
-        The name of the work.
-    verbose : int or bool
-        0 shows nothing. 1 shows, on standard error, a bar on a terminal, and elsewhere one line per tenth of
-        the work. 2 or more shows one line per piece where there is no terminal.
-    every_seconds : float, optional
-        For long work. Without a terminal and with ``verbose=1``, lines appear at this interval and estimate
-        the time left.
-
-    Examples
-    --------
-    >>> from trimreg.selection.progress import progress
-    >>> with progress(3, "folds", verbose=0) as advance:
-    ...     for _ in range(3):
-    ...         advance()
+    ``verbose=0`` shows nothing. 1 shows, on standard error, a bar on a terminal, and elsewhere one line per
+    tenth of the work. 2 or more shows one line per piece where there is no terminal. For long work without a
+    terminal, ``verbose=1`` with ``every_seconds`` prints lines at that interval with the estimated time left.
     """
     verbose = int(verbose) if isinstance(verbose, bool) else check.check_number("verbose", verbose, 0)
     if not verbose or not total:
@@ -71,7 +56,7 @@ def _lines(total, label, every):
         nonlocal done
         before, done = done, done + count
         if done // every > before // every or before < total <= done:
-            print(f"{label}: {done}/{total}", file=sys.stderr, flush=True)
+            _print(f"{label}: {done}/{total}")
 
     return advance
 
@@ -86,24 +71,20 @@ def _timed_lines(total, label, every_seconds, clock=time.monotonic):
         before, done = done, done + count
         now = clock()
         if before < total <= done:
-            print(f"{label}: {done}/{total}, took {duration(now - start)}", file=sys.stderr, flush=True)
+            _print(f"{label}: {done}/{total}, took {duration(now - start)}")
         elif done < total and now - last >= every_seconds:
-            last = now
-            left = duration((now - start) * (total - done) / done)
-            print(f"{label}: {done}/{total}, about {left} left", file=sys.stderr, flush=True)
+            last, left = now, (now - start) * (total - done) / done
+            _print(f"{label}: {done}/{total}, about {duration(left)} left")
 
     return advance
 
 
-def duration(seconds: float) -> str:
-    """A time in words.
+def _print(line):
+    print(line, file=sys.stderr, flush=True)
 
-    Examples
-    --------
-    >>> from trimreg.selection.progress import duration
-    >>> duration(7.4), duration(200), duration(8000)
-    ('7 s', '3 min 20 s', '2 h 13 min')
-    """
+
+def duration(seconds: float) -> str:
+    """A time in words, such as "3 min 20 s"."""
     minutes, rest = divmod(round(seconds), 60)
     if minutes == 0:
         return f"{rest} s"

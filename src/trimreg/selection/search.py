@@ -136,15 +136,7 @@ class Search:
 
 
 def mean_and_error(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Means over the folds, which are the last axis, and their standard errors (None for a single fold).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.selection.search import mean_and_error
-    >>> mean_and_error(np.array([[[1.0, 3.0]]]))
-    (array([[2.]]), array([[1.]]))
-    """
+    """Means over the folds, which are the last axis, and their standard errors (None for a single fold)."""
     n_folds = scores.shape[-1]
     error = scores.std(axis=-1, ddof=1) / np.sqrt(n_folds) if n_folds > 1 else None
     return scores.mean(axis=-1), error
@@ -181,12 +173,6 @@ def parallel(
     The results are in the order of the tasks, so they do not depend on ``n_jobs``. Any joblib backend works:
     ``with joblib.parallel_config("dask"): ...``. With ``shared``, tasks run in threads, because their data
     cannot leave this process. On a ``KeyboardInterrupt`` no further task starts, and it is raised again.
-
-    Examples
-    --------
-    >>> from trimreg.selection.search import parallel
-    >>> parallel(pow, [(2, 3), (3, 2)])
-    [8, 9]
     """
     tasks = list(tasks)
     with reported(len(tasks), label, verbose) as advance:
