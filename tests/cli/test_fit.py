@@ -156,7 +156,7 @@ def test_a_test_set_is_not_fitted_to(call, table, tmp_path):
     assert (content["data"]["rows"], content["data"]["test_rows"]) == (45, 15)
     assert content["metrics"]["test"]["r2"] > 0.8
     assert content["metrics"]["test"] != content["metrics"]["train"]
-    assert "on 15 rows set aside: RMSE" in answer.stdout
+    assert "on 15 test rows: RMSE" in answer.stdout
 
 
 def test_categories_enter_together(call, table, tmp_path):
@@ -177,12 +177,12 @@ def test_parquet_missing_values_and_dropped_columns(call, table, tmp_path):
         "fit", path, "--target", "y", "--h", 2, "--impute", "median", "--drop", "city", "--drop", "one"
     )
     assert answer.exit_code == 0, answer.output
-    assert "1 of 60 rows left out, with no target" in answer.stderr
+    assert "1 of 60 rows have no target and are left out" in answer.stderr
     assert "filled by the median" in answer.stderr
     assert "city" not in answer.output
     answer = call("fit", path, "--target", "y", "--h", 2, "--impute", "drop")
-    assert "6 of 60 rows left out, with a missing value" in answer.stderr
-    assert "on the 54 rows fitted" in answer.stdout
+    assert "6 of 60 rows have a missing value and are left out" in answer.stderr
+    assert "on the 54 training rows" in answer.stdout
 
 
 def test_a_column_of_row_names_is_left_out(call, table, tmp_path):
@@ -190,14 +190,14 @@ def test_a_column_of_row_names_is_left_out(call, table, tmp_path):
     pd.read_csv(table("y")).to_csv(path)
     answer = call("fit", path, "--target", "y", "--h", 1)
     assert answer.exit_code == 0, answer.output
-    assert "taken for names of rows" in answer.stderr
+    assert "taken for row names" in answer.stderr
     assert "Unnamed" not in answer.output
 
 
 def test_two_numbers_as_target_get_a_hint(call, table):
     answer = call("fit", table("died"), "--target", "died", "--h", 1)
     assert answer.exit_code == 0
-    assert "--loss logistic is for classes" in answer.stderr
+    assert "for classes use --loss logistic" in answer.stderr
 
 
 def test_separable_classes_are_said_to_be(call, table):
@@ -232,32 +232,32 @@ def test_warnings_of_the_library_are_lines(call, table, monkeypatch):
         (["--target", "y", "--h", 7], "--h must be from 0 to 6, the number of features; got 7"),
         (["--target", "y", "--h", 6, "--group-categories"], "from 0 to 5, the number of columns"),
         (["--target", "y", "--h", -1], "--h must be from 0 to 6"),
-        (["--target", "y", "--h", "ten"], "--h must be auto, a whole number"),
-        (["--target", "y", "--h", "1.5"], "--h must be auto, a whole number"),
+        (["--target", "y", "--h", "ten"], "--h must be auto, an integer"),
+        (["--target", "y", "--h", "1.5"], "--h must be auto, an integer"),
         (["--target", "y", "--alpha", "much"], "--alpha must be exact, auto or a number"),
         (["--target", "y", "--alpha", "-1"], "--alpha must be"),
         (["--target", "y", "--alpha", "nan"], "--alpha must be"),
         (["--target", "y", "--loss", "mse"], "--loss must be auto, quadratic"),
         (["--target", "y", "--loss", "logistic"], "different values; use another --loss"),
-        (["--target", "a", "--loss", "poisson"], "--loss poisson needs a target of 0 or more"),
-        (["--target", "a", "--loss", "gamma"], "--loss gamma needs a target of above 0"),
-        (["--target", "city", "--loss", "quadratic"], "is no number but text, such as"),
+        (["--target", "a", "--loss", "poisson"], "--loss poisson needs a target >= 0"),
+        (["--target", "a", "--loss", "gamma"], "--loss gamma needs a target > 0"),
+        (["--target", "city", "--loss", "quadratic"], "must hold numbers; got text, such as"),
         (["--target", "one"], "the same value in all rows"),
         (["--target", "y", "--loss", "cox"], "needs --event"),
         (["--target", "y", "--event", "one"], "--event is for --loss cox"),
         (["--target", "a", "--event", "one", "--loss", "cox"], "times >= 0"),
         (["--target", "y", "--drop", "z"], "--drop names no column: 'z'"),
-        (["--target", "y", "--drop", "y"], "--drop leaves out 'y'"),
+        (["--target", "y", "--drop", "y"], "--drop names 'y'"),
         (["--target", "y", "--categorical", "z"], "--categorical names no column: 'z'"),
         (["--target", "y", "--impute", "zero"], "--impute must be mean, median or drop"),
         (["--target", "y", "--rule", "max"], "--rule must be min or 1se"),
         (["--target", "y", "--rule", "1se", "--h", 2], "use them with --h auto"),
-        (["--target", "y", "--rule", "1se", "--criterion", "bic"], "--rule 1se is about folds"),
+        (["--target", "y", "--rule", "1se", "--criterion", "bic"], "--rule 1se needs folds"),
         (["--target", "y", "--criterion", "r2"], "--criterion must be"),
         (["--target", "y", "--folds", 1], "--folds must be 2 or more"),
         (["--target", "y", "--folds", 61], "--folds must be at most 60"),
         (["--target", "y", "--test-size", 1], "--test-size must be"),
-        (["--target", "y", "--test-size", 0.999], "--test-size 0.999 does not do"),
+        (["--target", "y", "--test-size", 0.999], "--test-size 0.999 cannot be used"),
         (["--target", "y", "--effort", "some"], "--effort must be"),
         (["--target", "y", "--seed", -1], "--seed must be"),
         (["--target", "y", "--jobs", 0], "--jobs must be"),

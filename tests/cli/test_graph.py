@@ -27,7 +27,7 @@ def test_the_edges_are_those_of_the_estimator(call, chain, tmp_path):
     files = ["--edges", tmp_path / "e.csv", "--json", tmp_path / "g.json", "--picture", tmp_path / "g.png"]
     answer = call("graph", chain, "--h", 2, *files, "--report", tmp_path / "g.html")
     assert answer.exit_code == 0, answer.output
-    assert "no numbers, left out: 'text'" in answer.stderr
+    assert "columns of text left out: 'text'" in answer.stderr
     assert "constant column left out: 'one'" in answer.stderr
     assert "a local minimum: yes" in answer.stdout
     X = pd.read_csv(chain)[["u", "v", "w", "alone"]]

@@ -98,7 +98,7 @@ def test_unknown_levels_and_classes_are_said(call, table, tmp_path):
     (tmp_path / "new.csv").write_text("a,b,ill\n1,1,yes\n1,1,perhaps\n")
     answer = call("predict", file, tmp_path / "new.csv")
     assert answer.exit_code == 0
-    assert "classes that the fit had not; no scores" in answer.stderr
+    assert "classes unknown to the fit; no scores" in answer.stderr
 
 
 def test_classes_of_numbers_come_back_as_numbers(call, table, tmp_path):

@@ -51,7 +51,7 @@ def test_parquet_is_read_and_its_index_left(tmp_path):
         ("", "is empty"),
         ("a,b\n", "no rows"),
         (b"\x89PNG\r\n\x1a\n\x00\x00", "UTF-8"),
-        (b"a\x00b,c\n1,2\n", "no text"),
+        (b"a\x00b,c\n1,2\n", "not text"),
         ("1,2\n3,4\n", "names of the columns"),
         ("a,b\n1,2\n3,4,5\n", "cannot be read as CSV"),
         ("a,b\n1,2,3\n4,5,6\n", "more entries than the first line has names"),
@@ -139,7 +139,7 @@ def test_an_unknown_level_is_the_base_and_said():
     ("values", "message"),
     [
         ([f"name {k}" for k in range(40)], "text with 40 different values"),
-        ([*map(str, range(39)), "oops"], "numbers but for 1 values, such as 'oops'"),
+        ([*map(str, range(39)), "oops"], "numbers except for 1 values, such as 'oops'"),
         (pd.date_range("2020", periods=40), "dates"),
         ([*range(39), np.inf], "1 infinite"),
     ],

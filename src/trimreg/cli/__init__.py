@@ -1,6 +1,6 @@
 """The command line: parses, calls, prints.
 
-One module a command; heavy packages are imported when a command runs, so that ``trimreg --help`` is quick.
+One module per command. Heavy packages are imported when a command runs, so that ``trimreg --help`` is quick.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ app.command()(predict.predict)
 app.command()(path.path)
 app.command()(graph.graph)
 app.command()(demo.demo)
-for _command in entry_points(group="trimreg.commands"):  # reproduce, report: a package beside this one
+for _command in entry_points(group="trimreg.commands"):  # of other installed packages
     app.command()(_command.load())
 
 

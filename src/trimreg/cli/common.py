@@ -1,33 +1,31 @@
-"""What the commands share: how they end, what they print, where they write."""
+"""What the commands share: exit statuses, printing, parsing of options, writing of files."""
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from .._files import BadInput, write_atomically
 
-# -- how a command ends ---------------------------------------------------------------------------------
+# -- exit statuses --------------------------------------------------------------------------------------
 
 
 @contextmanager
-def exit_codes(*bad_input: type[Exception], interrupted=None):
-    """Bad input ends with status 2 and one line that says what to change; Ctrl-C with 130.
+def exit_codes(*bad_input: type[Exception], interrupted: Callable[[], str] | None = None) -> Iterator[None]:
+    """Exit with status 2 and one line after bad input, and with 130 after Ctrl-C.
 
-    Parameters
-    ----------
-    *bad_input : exception types
-        Beside :class:`BadInput`.
-    interrupted : callable, optional
-        Gives the line to print after an interrupt; it says what was kept.
+    ``bad_input`` are exceptions beside :class:`BadInput`. ``interrupted`` returns the line to print after an
+    interrupt, which says what was kept.
     """
     try:
         yield
-    except (BadInput, *bad_input) as error:
+    except (BadInput, *bad_input) as error:  # type: ignore[misc]
         say(f"error: {one_line(error)}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
@@ -36,11 +34,10 @@ def exit_codes(*bad_input: type[Exception], interrupted=None):
 
 
 @contextmanager
-def refused_as_bad_input(what=""):
-    """A ``ValueError`` of the library's own checks becomes :class:`BadInput`; warnings become lines.
+def refused_as_bad_input(what: str = "") -> Iterator[None]:
+    """Turn a ``ValueError`` of the library's own checks into :class:`BadInput`, and warnings into lines.
 
-    It is put around a call that checks its arguments, and nothing else: mistakes of our own stay what they
-    are.
+    Put it around a call that checks its arguments and nothing else, so that bugs still show as such.
 
     Examples
     --------
@@ -66,8 +63,8 @@ def refused_as_bad_input(what=""):
 # -- printing -------------------------------------------------------------------------------------------
 
 
-def one_line(text) -> str:
-    """The text with runs of white space, line breaks too, as single spaces.
+def one_line(text: object) -> str:
+    """The text with every run of white space, also line breaks, as a single space.
 
     Examples
     --------
@@ -78,27 +75,27 @@ def one_line(text) -> str:
     return " ".join(str(text).split())
 
 
-def say(text, err: bool = False) -> None:
-    """Print a line, in letters that the terminal has."""
+def say(text: object, err: bool = False) -> None:
+    """Print a line, in characters that the terminal has."""
     typer.echo(displayable(text, sys.stderr if err else sys.stdout), err=err)
 
 
-def displayable(text, stream) -> str:
-    """The text with question marks for letters that the stream does not have.
+def displayable(text: object, stream: Any) -> str:
+    """The text with question marks for characters that the stream cannot encode.
 
-    Names of columns may hold anything, and a name must not end a command.
+    Names of columns can hold any character, and no name may make a command fail.
     """
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return str(text).encode(encoding, errors="replace").decode(encoding)
 
 
-def note(text) -> None:
-    """Something the user should know of what was done to the data; on standard error."""
+def note(text: object) -> None:
+    """Tell the user on standard error what was done to the data."""
     say(f"note: {one_line(text)}", err=True)
 
 
 def print_table(title: str, columns: list[tuple[str, str]], rows: list[list[str]]) -> None:
-    """A table of text; ``columns`` are pairs of a heading and ``"left"`` or ``"right"``."""
+    """Print a table of text; ``columns`` are pairs of a heading and ``"left"`` or ``"right"``."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -106,18 +103,18 @@ def print_table(title: str, columns: list[tuple[str, str]], rows: list[list[str]
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for place, (name, justify) in enumerate(columns, start=1):
-        # Where the terminal is narrow, text at the end of a row goes on below; other cells stay whole.
+        # In a narrow terminal, text at the end of a row is wrapped; other cells stay whole.
         wrapped = place == len(columns) and justify == "left"
         table.add_column(name, justify=justify, no_wrap=not wrapped)
     for row in rows:
-        # Text, for brackets in names are no markup
+        # Text, because brackets in names are not markup
         table.add_row(*(Text(displayable(entry, sys.stdout)) for entry in row))
     Console().print(table)
 
 
 @contextmanager
-def announcer(total: int):
-    """A function to announce stages with: a bar on a terminal, a line each elsewhere."""
+def announcer(total: int) -> Iterator[Callable[[str], None]]:
+    """Yield a function that announces stages: by a bar on a terminal, by one line each elsewhere."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -150,7 +147,7 @@ def announcer(total: int):
 # -- options --------------------------------------------------------------------------------------------
 
 
-def parse_h(text: str):
+def parse_h(text: str) -> int | float | str:
     """``"auto"``, an int, or a fraction in (0, 1).
 
     Examples
@@ -170,11 +167,11 @@ def parse_h(text: str):
     except ValueError:
         value = -1.0
     if not 0 < value < 1:
-        raise BadInput(f"--h must be auto, a whole number, or a fraction between 0 and 1; got {text!r}")
+        raise BadInput(f"--h must be auto, an integer, or a fraction between 0 and 1; got {text!r}")
     return value
 
 
-def parse_alpha(text: str):
+def parse_alpha(text: str) -> float | str:
     """``"exact"``, ``"auto"`` or a number >= 0.
 
     Examples
@@ -194,14 +191,14 @@ def parse_alpha(text: str):
     return value
 
 
-def check_count(h, most: int, what: str, option: str = "--h") -> None:
-    """:class:`BadInput` if h is a number of things and there are not so many."""
+def check_count(h: Any, most: int, what: str, option: str = "--h") -> None:
+    """:class:`BadInput` if h is a count above ``most``, the number of things that there are."""
     if isinstance(h, int) and not 0 <= h <= most:
         raise BadInput(f"{option} must be from 0 to {most}, the number of {what}; got {h}")
 
 
-def check_choice(option: str, value, allowed) -> None:
-    """:class:`BadInput` unless the value is one of a few words.
+def check_choice(option: str, value: Any, allowed: Iterable[str]) -> None:
+    """:class:`BadInput` unless the value is one of the words allowed.
 
     Examples
     --------
@@ -219,8 +216,16 @@ def check_choice(option: str, value, allowed) -> None:
 # -- files ----------------------------------------------------------------------------------------------
 
 
-def check_outputs(**files) -> None:
-    """:class:`BadInput` unless all files, by the name of their option, can be written. Before any work."""
+def check_seed_and_jobs(seed: int, jobs: int) -> None:
+    """:class:`BadInput` unless both can be used."""
+    if not 0 <= seed < 2**32:
+        raise BadInput(f"--seed must be from 0 to {2**32 - 1}; got {seed}")
+    if jobs == 0:
+        raise BadInput("--jobs must be a number of processes, or -1 for all cores; got 0")
+
+
+def check_outputs(**files: Path | None) -> None:
+    """:class:`BadInput` unless all files, given by the names of their options, can be written."""
     taken: dict[Path, str] = {}
     for option, file in files.items():
         if file is None:
@@ -229,7 +234,7 @@ def check_outputs(**files) -> None:
             raise BadInput(f"--{option} must name a file; {file} is a folder")
         place = Path(file).resolve()
         if place in taken:
-            raise BadInput(f"--{taken[place]} and --{option} name the same file, {file}; change one of them")
+            raise BadInput(f"--{taken[place]} and --{option} name the same file, {file}; change one")
         taken[place] = option
         try:
             write_atomically(Path(file).parent / ".trimreg-probe", b"").unlink()
@@ -241,19 +246,19 @@ def check_outputs(**files) -> None:
 
 
 def check_matplotlib(option: str) -> None:
-    """:class:`BadInput` where nothing can be drawn."""
+    """:class:`BadInput` if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
         raise BadInput(f"{option} needs matplotlib: pip install 'trimreg[plot]'") from None
 
 
-def write_text(path, text: str) -> None:
-    """Write a whole file or none, and say so."""
+def write_text(path: Path, text: str) -> None:
+    """Write a file, and say so."""
     say(f"wrote {write_atomically(path, text.encode())}")
 
 
-def write_json(path, content) -> None:
+def write_json(path: Path, content: Any) -> None:
     """Write the content of a model as JSON."""
     from ..estimators.io import json_text
 
@@ -263,8 +268,8 @@ def write_json(path, content) -> None:
 PICTURES = (".png", ".svg", ".pdf")
 
 
-def check_picture(option: str, path) -> None:
-    """:class:`BadInput` unless the file has the ending of a picture and matplotlib is there."""
+def check_picture(option: str, path: Path | None) -> None:
+    """:class:`BadInput` unless the file name ends as a picture's and matplotlib is installed."""
     if path is None:
         return
     if Path(path).suffix.lower() not in PICTURES:
@@ -272,12 +277,12 @@ def check_picture(option: str, path) -> None:
     check_matplotlib(option)
 
 
-def write_picture(figure, path) -> None:
-    """Save a matplotlib figure in the format that the name of the file says."""
+def write_picture(figure: Any, path: Path) -> None:
+    """Save a matplotlib figure in the format of the file name."""
     import io
 
     kind = Path(path).suffix.lower().lstrip(".")
-    # Without date and version the same picture is the same file.
+    # Without date and version, the same picture gives the same file.
     metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)

@@ -1,8 +1,11 @@
-"""From a file and options to rows, a target and a loss that fits it."""
+"""From a file and options to rows, a target and a loss."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,42 +22,30 @@ _INDEX = "Unnamed: "  # what pandas calls a column of row names that has no name
 
 @dataclass(frozen=True)
 class Data:
-    """A table to fit.
+    """A table to fit."""
 
-    Attributes
-    ----------
-    frame : pandas.DataFrame
-        The columns to use, as they are in the file.
-    y : ndarray
-        Numbers or classes; for Cox's model two columns, time and event.
-    loss : str
-    notes : list of str
-        What was done to the table.
-    """
-
-    frame: object
-    y: np.ndarray
+    frame: Any  # the columns to use, as in the file
+    y: np.ndarray  # numbers or classes; for Cox's model the columns time and event
     loss: str
-    notes: list
+    notes: list[str]  # what was done to the table
 
-    def rows(self, index) -> Data:
+    def rows(self, index: np.ndarray) -> Data:
         return Data(self.frame.iloc[index].reset_index(drop=True), self.y[index], self.loss, self.notes)
 
 
-def load(path, target, *, loss="auto", event=None, drop=(), impute=None) -> Data:
-    """Read a table and take its target apart; :class:`BadInput` for what does not fit together.
+def load(
+    path: Path,
+    target: str,
+    *,
+    loss: str = "auto",
+    event: str | None = None,
+    drop: Sequence[str] = (),
+    impute: str | None = None,
+) -> Data:
+    """Read a table and separate its target; :class:`BadInput` if the options do not fit it.
 
-    Parameters
-    ----------
-    path : path-like
-    target : str
-    loss : str
-        One of :data:`LOSSES`, or ``"auto"``: logistic if the target is text or truth values, else quadratic.
-    event : str, optional
-        For Cox's model, the column that is 1 where the target is the time of an event and 0 where censored.
-    drop : sequence of str
-        Columns to leave out.
-    impute : {None, "mean", "median", "drop"}
+    ``loss="auto"`` is logistic if the target is text or booleans, and quadratic otherwise. ``event`` is the
+    column that is 1 if the target is the time of an event and 0 if it is censored.
     """
     check_choice("--loss", loss, ["auto", *LOSSES])
     if impute is not None:
@@ -63,7 +54,7 @@ def load(path, target, *, loss="auto", event=None, drop=(), impute=None) -> Data
         raise BadInput(
             "--loss cox needs --event, the column that is 1 for an event and 0 for a censored time"
             if loss == "cox"
-            else "--event is for --loss cox; drop one or add the other"
+            else "--event is for --loss cox; use both or neither"
         )
     frame, notes = columns_of(tables.read_table(path), drop, keep=(target, event))
     targets = [target] if event is None else [target, event]
@@ -73,17 +64,19 @@ def load(path, target, *, loss="auto", event=None, drop=(), impute=None) -> Data
     if len(set(targets)) < len(targets):
         raise BadInput("--target and --event must be different columns")
     if frame.shape[1] == len(targets):
-        raise BadInput(f"{path} has no column beside {listed(targets)}; add some to fit with")
+        raise BadInput(f"{path} has no column beside {listed(targets)}; add some to predict from")
     frame, more = _without_missing(frame, targets, impute)
     loss, hints = _loss_for(frame[target], loss)
     y = target_of(frame[target], loss, None if event is None else frame[event])
     return Data(frame.drop(columns=targets), y, loss, notes + more + hints)
 
 
-def columns_of(frame, drop=(), keep=()):
-    """The frame without the columns that are not wanted, and notes.
+def columns_of(
+    frame: Any, drop: Sequence[str] = (), keep: Sequence[str | None] = ()
+) -> tuple[Any, list[str]]:
+    """The frame without the columns to drop, and notes.
 
-    A first column without a name holds the names of the rows, as pandas writes them.
+    A first column without a name is taken for row names, as pandas writes them.
     """
     unknown = [name for name in drop if name not in frame]
     if unknown:
@@ -92,16 +85,16 @@ def columns_of(frame, drop=(), keep=()):
         )
     wanted = [name for name in drop if name in keep]
     if wanted:
-        raise BadInput(f"--drop leaves out {wanted[0]!r}, which is asked for; drop another")
+        raise BadInput(f"--drop names {wanted[0]!r}, which is the target or the event; drop another column")
     frame = frame.drop(columns=list(drop))
     first = frame.columns[0] if frame.shape[1] else ""
     if first.startswith(_INDEX) and first not in keep:
-        return frame.drop(columns=first), ["the first column has no name and is taken for names of rows"]
+        return frame.drop(columns=first), ["the first column has no name and is taken for row names"]
     return frame, []
 
 
 def _without_missing(frame, targets, impute):
-    """The rows that can be used: those with a target, and with ``impute="drop"`` with everything."""
+    """The rows that have a target, and with ``impute="drop"`` those without any missing value."""
     if impute is None:
         tables.refuse_missing(frame)
         return frame, []
@@ -109,8 +102,8 @@ def _without_missing(frame, targets, impute):
     if missing.all():
         raise BadInput("every row has a missing value; drop columns by --drop, or use --impute mean")
     count = int(missing.sum())
-    what = "a missing value" if impute == "drop" else "no target"
-    notes = [f"{count} of {len(frame)} rows left out, with {what}"] if count else []
+    what = "have a missing value" if impute == "drop" else "have no target"
+    notes = [f"{count} of {len(frame)} rows {what} and are left out"] if count else []
     return frame[~missing].reset_index(drop=True), notes
 
 
@@ -119,29 +112,30 @@ def _loss_for(values, loss):
     number = tables.is_number(values) and not pd.api.types.is_bool_dtype(values)
     distinct = values.nunique()
     if distinct < 2:
-        raise BadInput(f"the target {values.name!r} has the same value in all rows; choose one that varies")
+        raise BadInput(f"the target {values.name!r} has the same value in all rows; choose another column")
     if loss == "auto":
         if number and distinct == 2:
-            return "quadratic", [f"the target {values.name!r} has two values; --loss logistic is for classes"]
-        return ("quadratic", []) if number else ("logistic", [f"the target is {distinct} classes: logistic"])
+            return "quadratic", [
+                f"the target {values.name!r} has two values; for classes use --loss logistic"
+            ]
+        return ("quadratic", []) if number else ("logistic", [f"the target has {distinct} classes: logistic"])
     if loss != "logistic" and not number:
-        raise BadInput(f"the target {values.name!r} is no number but {_sample(values)}; use --loss logistic")
+        raise BadInput(
+            f"the target {values.name!r} must hold numbers; got text, such as {str(values.iloc[0])!r}; "
+            "use --loss logistic"
+        )
     return loss, []
 
 
-def _sample(values):
-    return f"text, such as {str(values.iloc[0])!r}"
-
-
-def target_of(values, loss, event=None):
+def target_of(values: Any, loss: str, event: Any = None) -> np.ndarray:
     """The target in the form that the loss takes: numbers, classes, or times and events."""
     if loss == "logistic":
         return _classes(values)
     numbers = as_numbers(values).to_numpy()
-    for name, bad, what in (("poisson", numbers < 0, "0 or more"), ("gamma", numbers <= 0, "above 0")):
+    for name, bad, what in (("poisson", numbers < 0, ">= 0"), ("gamma", numbers <= 0, "> 0")):
         if loss == name and bad.any():
             raise BadInput(
-                f"--loss {name} needs a target of {what}; {values.name!r} has {int(bad.sum())} other values, "
+                f"--loss {name} needs a target {what}; {values.name!r} has {int(bad.sum())} other values, "
                 f"such as {numbers[bad][0]:g}; use --loss quadratic"
             )
     if loss != "cox":
@@ -150,7 +144,7 @@ def target_of(values, loss, event=None):
     if not np.isin(happened, (0.0, 1.0)).all() or (numbers < 0).any():
         raise BadInput("--loss cox needs times >= 0 in --target, and 0 or 1 in --event")
     if not happened.any():
-        raise BadInput(f"no row has an event: {event.name!r} is 0 throughout; give another column")
+        raise BadInput(f"no row has an event: {event.name!r} is always 0; give another column")
     return np.column_stack([numbers, happened])
 
 

@@ -13,18 +13,18 @@ from .common import announcer, exit_codes, print_table
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures.", metavar="DIR")] = Path("demo-output"),
-    h: Annotated[int, typer.Option("--h", help="How many variables to keep, 1 to 64.")] = 10,
-    seed: Annotated[int, typer.Option(help="Seed of the split into training and test set.")] = 0,
+    h: Annotated[int, typer.Option("--h", help="Number of variables to keep, 1 to 64.")] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of the split into training and test sets.")] = 0,
     pictures: Annotated[
         bool, typer.Option("--pictures/--no-pictures", help="Whether to draw (needs matplotlib).")
     ] = True,
     picture: Annotated[
-        Path | None, typer.Option(help="A PNG file to write demo.png to once more.", metavar="FILE")
+        Path | None, typer.Option(help="Also write demo.png to this PNG file.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Fit the diabetes data with all second-order terms by the trimmed lasso, the lasso and MCP.
+    """Compare the trimmed lasso, the lasso and MCP on the diabetes data with all second-order terms.
 
-    Prints a table of the methods and one of their coefficients, and draws pictures. Ends in a few seconds.
+    Prints a table of the methods and one of their coefficients, and draws pictures. Takes a few seconds.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def demo(
         if pictures:
             demo_pictures.check_drawing(out, picture)
         elif picture is not None:
-            raise experiment.BadInput("--picture asks for what --no-pictures forbids; drop one of them")
+            raise experiment.BadInput("--picture and --no-pictures contradict each other; drop one of them")
         total = len(experiment.STAGES) + pictures
         with announcer(total) as announce:
             found = experiment.run(h=h, seed=seed, progress=announce)

@@ -13,6 +13,7 @@ from .common import (
     check_choice,
     check_count,
     check_outputs,
+    check_seed_and_jobs,
     exit_codes,
     note,
     parse_alpha,
@@ -31,37 +32,38 @@ def fit(
     h: Annotated[
         str,
         typer.Option(
-            "--h", help="How many variables to keep: a number, a fraction, or auto (chosen).", metavar="H"
+            "--h", help="Number of variables to keep: an integer, a fraction, or auto (chosen).", metavar="H"
         ),
     ] = "auto",
     alpha: Annotated[
         str,
         typer.Option(
-            help="exact: no more than h variables. A number: h unshrunk and some shrunk. auto: chosen.",
+            help="exact: at most h variables. A number: h unshrunk, others shrunk. auto: chosen.",
             metavar="ALPHA",
         ),
     ] = "exact",
     loss: options.Loss = "auto",
     event: options.Event = None,
     criterion: Annotated[
-        str, typer.Option(help="What auto chooses by: cv (cross-validation), aic, bic, ebic or gic.")
+        str, typer.Option(help="How auto chooses: cv (cross-validation), aic, bic, ebic or gic.")
     ] = "cv",
     rule: Annotated[
-        str, typer.Option(help="min: the best score; 1se: the smallest within a standard error of it.")
+        str,
+        typer.Option(help="min: the best score; 1se: the smallest model within one standard error of it."),
     ] = "min",
     folds: Annotated[int, typer.Option(help="Folds of cross-validation.")] = 5,
-    test_size: Annotated[
-        float, typer.Option(help="Fraction of the rows to set aside and score the model on.")
-    ] = 0.0,
+    test_size: Annotated[float, typer.Option(help="Fraction of the rows to hold out for testing.")] = 0.0,
     drop: options.Drop = None,
     categorical: options.Categorical = None,
     group_categories: options.GroupCategories = False,
     impute: options.Impute = None,
     standardize: options.Standardize = True,
-    positive: Annotated[bool, typer.Option("--positive", help="Allow no negative coefficients.")] = False,
+    positive: Annotated[
+        bool, typer.Option("--positive", help="Allow nonnegative coefficients only.")
+    ] = False,
     effort: Annotated[str, typer.Option(help="How hard to search: low, medium or high.")] = "medium",
-    seed: Annotated[int, typer.Option(help="Seed of folds and of the test set.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Folds to fit at the same time; -1 is all cores.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the folds and the test set.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Number of folds fitted in parallel; -1 is all cores.")] = 1,
     json: Annotated[
         Path | None,
         typer.Option(
@@ -72,10 +74,10 @@ def fit(
         Path | None, typer.Option(help="Write a page about the model here.", metavar="FILE.html")
     ] = None,
 ) -> None:
-    """Fit a sparse model to a CSV or Parquet file: at most h variables, and these without shrinkage.
+    """Fit a sparse model to a CSV or Parquet file: at most h variables, without shrinkage.
 
-    Text columns are one-hot, constant columns are left out, and what was done is said. Missing values are an
-    error, unless --impute says what to do with them.
+    Text columns become one-hot, constant columns are left out, and notes say so. Missing values are an error
+    unless --impute is given.
 
     \b
     Examples:
@@ -87,9 +89,9 @@ def fit(
       trimreg fit houses.csv --target price --report model.html
 
     \b
-    The file of --json is read by
+    Use the file of --json with
       trimreg predict model.json new.csv
-    and in Python by trimreg.load("model.json").predict(frame).
+    or in Python with trimreg.load("model.json").predict(frame).
 
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
@@ -118,15 +120,12 @@ def _check(h, alpha, criterion, rule, folds, test_size, effort, seed, jobs):
     if "auto" not in (h, alpha) and (criterion != "cv" or rule != "min"):
         raise BadInput("--criterion and --rule choose h or alpha; use them with --h auto or --alpha auto")
     if criterion != "cv" and rule != "min":
-        raise BadInput("--rule 1se is about folds; use it with --criterion cv")
+        raise BadInput("--rule 1se needs folds; use it with --criterion cv")
     if folds < 2:
         raise BadInput(f"--folds must be 2 or more; got {folds}")
     if not 0 <= test_size < 1:
         raise BadInput(f"--test-size must be a fraction from 0 to below 1; got {test_size:g}")
-    if not 0 <= seed < 2**32:
-        raise BadInput(f"--seed must be from 0 to {2**32 - 1}; got {seed}")
-    if jobs == 0:
-        raise BadInput("--jobs must be a number of processes, or -1 for all cores; got 0")
+    check_seed_and_jobs(seed, jobs)
 
 
 def _run(
@@ -139,7 +138,7 @@ def _run(
 
     data = load(path, target, loss=loss, event=event, drop=drop, impute=impute)
     train, test = _split(data, test_size, seed)
-    recipe, X, notes = options.learnt(train, impute, categorical)
+    recipe, X, notes = options.learned(train, impute, categorical)
     n, parts = len(X), len(recipe.columns) if group_categories else X.shape[1]
     check_count(h, parts, "columns" if group_categories else "features")
     if "auto" in (h, alpha) and search["criterion"] is None and search["folds"] > n:
@@ -170,7 +169,7 @@ def _run(
 
 
 def _split(data, test_size, seed):
-    """Rows to fit, and rows to test or None; classes in the same shares in both."""
+    """The training rows, and the test rows or None; with the same share of each class in both."""
     if not test_size:
         return data, None
     import numpy as np
@@ -182,7 +181,7 @@ def _split(data, test_size, seed):
             rows, test_size=test_size, random_state=seed, stratify=data.y if data.loss == "logistic" else None
         )
     except ValueError as error:
-        raise BadInput(f"--test-size {test_size:g} does not do: {error}") from None
+        raise BadInput(f"--test-size {test_size:g} cannot be used: {error}") from None
     return data.rows(train), data.rows(test)
 
 
@@ -210,7 +209,7 @@ def _metrics(saved, model, train, test):
 
 
 def _print_choice(model):
-    """What was chosen, from what and by what; and what the solver warns of without a warning."""
+    """Print the h and alpha that were chosen and how, and whether the classes are separable."""
     if hasattr(model, "hs_"):
         hs, alphas = model.hs_.tolist(), list(model.alphas_)
         grid = f"h = {hs[0]}" + (f" to {hs[-1]}" if len(hs) > 1 else "")
@@ -219,7 +218,7 @@ def _print_choice(model):
         alpha = model.chosen_alpha_ if isinstance(model.chosen_alpha_, str) else f"{model.chosen_alpha_:.4g}"
         say(f"chosen from {grid} by {how}: h = {model.h_}, alpha = {alpha}")
     if "separable" in model.result_.message:
-        note("these variables separate the classes, so their coefficients have no finite best values")
+        note("these variables separate the classes, so their best coefficients are infinite")
 
 
 NAMES = {
@@ -229,7 +228,7 @@ NAMES = {
 
 
 def _print_metrics(metrics, n_train, n_test):
-    rows = {"train": f"on the {n_train} rows fitted", "test": f"on {n_test} rows set aside"}
+    rows = {"train": f"on the {n_train} training rows", "test": f"on {n_test} test rows"}
     for part, where in rows.items():
         if part in metrics:
             values = (f"{NAMES.get(name, name)} {value:.4g}" for name, value in metrics[part].items())

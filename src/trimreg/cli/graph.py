@@ -1,4 +1,4 @@
-"""``trimreg graph``: the graph of dependences between the columns of a table."""
+"""``trimreg graph``: which columns of a table depend on each other."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .common import (
     check_count,
     check_outputs,
     check_picture,
+    check_seed_and_jobs,
     exit_codes,
     parse_alpha,
     parse_h,
@@ -33,33 +34,33 @@ def graph(
     data: options.Table,
     h: Annotated[
         str,
-        typer.Option("--h", help="How many edges: a number, a fraction of the pairs, or auto.", metavar="H"),
+        typer.Option(
+            "--h", help="Number of edges: an integer, a fraction of the pairs, or auto.", metavar="H"
+        ),
     ] = "auto",
     alpha: Annotated[
         str,
         typer.Option(
-            help="exact: no more than h edges. A number: h unshrunk and some shrunk. auto: chosen.",
+            help="exact: at most h edges. A number: h unshrunk, others shrunk. auto: chosen.",
             metavar="ALPHA",
         ),
     ] = "exact",
     criterion: Annotated[
-        str, typer.Option(help="What auto chooses by: ebic, bic, aic, stars, or cv (for prediction).")
+        str, typer.Option(help="How auto chooses: ebic, bic, aic, stars, or cv (for prediction).")
     ] = "ebic",
-    kind: Annotated[
-        str, typer.Option(help="pearson, or spearman or kendall: correlations of ranks.")
-    ] = "pearson",
+    kind: Annotated[str, typer.Option(help="pearson; or rank correlations: spearman, kendall.")] = "pearson",
     scores: Annotated[
         str | None, typer.Option(help="npn replaces the columns by normal scores.", metavar="npn")
     ] = None,
     shrinkage: Annotated[
-        float, typer.Option(help="From 0 to below 1: how far to shrink correlations; for few rows.")
+        float, typer.Option(help="Shrinkage of the correlations, from 0 to below 1; for few rows.")
     ] = 0.0,
     drop: options.Drop = None,
     impute: options.Impute = None,
     standardize: options.Standardize = True,
     effort: Annotated[str, typer.Option(help="How hard to search: low, medium or high.")] = "medium",
-    seed: Annotated[int, typer.Option(help="Seed of folds and subsamples.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Fits at the same time; -1 is all cores.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the folds and subsamples.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Number of fits in parallel; -1 is all cores.")] = 1,
     picture: Annotated[
         Path | None, typer.Option(help="A picture of the graph: .png, .svg or .pdf.", metavar="FILE")
     ] = None,
@@ -67,7 +68,7 @@ def graph(
         Path | None, typer.Option(help="A CSV file for the edges, the strongest first.", metavar="FILE")
     ] = None,
     json: Annotated[
-        Path | None, typer.Option(help="All of the model: edges, precision, certificate.", metavar="FILE")
+        Path | None, typer.Option(help="Write the model here: edges, precision, certificate.", metavar="FILE")
     ] = None,
     report: Annotated[
         Path | None, typer.Option(help="Write a page about the graph here.", metavar="FILE.html")
@@ -75,8 +76,8 @@ def graph(
 ) -> None:
     """Find which columns of a table depend on each other given all others: a Gaussian graphical model.
 
-    An edge joins two columns with a partial correlation. At most h edges are kept, and these without
-    shrinkage. Columns of text are left out, and this is said.
+    An edge joins two columns whose partial correlation is not 0. At most h edges are kept, without shrinkage.
+    Columns of text are left out, and a note says so.
 
     \b
     Examples:
@@ -98,10 +99,7 @@ def graph(
             raise BadInput("--scores npn is for --kind pearson; drop one of them")
         if not 0 <= shrinkage < 1:
             raise BadInput(f"--shrinkage must be from 0 to below 1; got {shrinkage:g}")
-        if jobs == 0:
-            raise BadInput("--jobs must be a number of processes, or -1 for all cores; got 0")
-        if not 0 <= seed < 2**32:
-            raise BadInput(f"--seed must be from 0 to {2**32 - 1}; got {seed}")
+        check_seed_and_jobs(seed, jobs)
         check_picture("--picture", picture)
         check_outputs(picture=picture, edges=edges, json=json, report=report)
         if report is not None:
@@ -133,7 +131,7 @@ def graph(
 
 
 def _read(path, drop, impute):
-    """The numbers of the table, by column, and notes."""
+    """The columns of numbers, and notes."""
     from . import tables
     from .data import columns_of
 
@@ -142,22 +140,22 @@ def _read(path, drop, impute):
     frame, notes = columns_of(tables.read_table(path), drop)
     text = [name for name in frame if not tables.is_number(frame[name])]
     if text:
-        notes.append(f"no numbers, left out: {tables.listed(text)}")
+        notes.append(f"columns of text left out: {tables.listed(text)}")
     frame = frame.drop(columns=text)
     if frame.shape[1] < 2:
         raise BadInput(f"a graph needs two columns of numbers; {path} has {frame.shape[1]}")
     if impute == "drop":
         whole = ~frame.isna().any(axis=1)
         if not whole.all():
-            notes.append(f"{int((~whole).sum())} of {len(frame)} rows left out, with a missing value")
+            notes.append(f"{int((~whole).sum())} of {len(frame)} rows have a missing value and are left out")
         frame = frame[whole].reset_index(drop=True)
     if len(frame) < 2:
-        raise BadInput(f"a graph needs two rows or more; there are {len(frame)}")
+        raise BadInput(f"a graph needs at least two rows; got {len(frame)}")
     recipe, more = tables.learn(frame, impute=impute)
     notes += more
     X, _ = recipe.transform(frame)
     if X.shape[1] < 2:
-        raise BadInput("a graph needs two columns that vary; there is one")
+        raise BadInput(f"a graph needs two columns that vary; got {X.shape[1]}")
     return X, notes
 
 
@@ -211,7 +209,7 @@ def _draw(model, picture):
     from ..plotting import network
 
     figure = Figure(figsize=(6.4, 6.6), layout="constrained")
-    # A dollar sign would begin a formula, and a name is not one.
+    # A dollar sign would start a formula.
     names = [str(name).replace("$", r"\$") for name in model.feature_names_in_]
     network(model.partial_correlation_, names, ax=figure.subplots())
     write_picture(figure, picture)

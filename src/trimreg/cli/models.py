@@ -67,7 +67,7 @@ def build(
     )
 
 
-def scores(loss: str, eta: np.ndarray, y: np.ndarray, classes: list | None = None) -> dict[str, float]:
+def scores(loss: str, eta: np.ndarray, y: np.ndarray, classes: Any = None) -> dict[str, float]:
     """How well linear predictors fit these targets, by the name of the measure.
 
     R^2 and root mean squared error; also mean absolute error for Huber's loss; the share of deviance

@@ -1,17 +1,20 @@
-"""Options that several commands have, and what they all do with them."""
+"""Options of several commands, and the steps that these commands share."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from .common import BadInput, note, say
 
-Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file with names of columns.", metavar="DATA")]
+Table = Annotated[
+    Path, typer.Argument(help="A CSV or Parquet file with a row of column names.", metavar="DATA")
+]
 Target = Annotated[str, typer.Option(help="The column to predict.", metavar="COLUMN")]
 Loss = Annotated[
     str,
@@ -32,20 +35,24 @@ Categorical = Annotated[
 GroupCategories = Annotated[
     bool,
     typer.Option(
-        "--group-categories", help="Keep or leave all values of a category together; h counts columns."
+        "--group-categories", help="Keep or drop all levels of a category together; h counts columns."
     ),
 ]
 Impute = Annotated[
     str | None,
-    typer.Option(help="Missing values: mean or median of the column, or drop the row.", metavar="HOW"),
+    typer.Option(
+        help="Missing values: use the mean or median of the column, or drop the row.", metavar="HOW"
+    ),
 ]
 Standardize = Annotated[
     bool,
-    typer.Option("--standardize/--no-standardize", help="Whether to divide columns by their deviations."),
+    typer.Option(
+        "--standardize/--no-standardize", help="Whether to divide columns by their standard deviations."
+    ),
 ]
 
 
-def check_columns(option: str, names, frame) -> None:
+def check_columns(option: str, names: Iterable[str], frame: Any) -> None:
     """:class:`BadInput` unless all names are columns."""
     from .tables import listed
 
@@ -56,8 +63,8 @@ def check_columns(option: str, names, frame) -> None:
         )
 
 
-def learnt(data, impute, categorical):
-    """The recipe for the rows of ``data``, their numbers, and all notes so far."""
+def learned(data: Any, impute: str | None, categorical: Iterable[str]) -> tuple[Any, Any, list[str]]:
+    """The recipe for the rows of ``data``, their matrix, and all notes so far."""
     from . import tables
 
     check_columns("--categorical", categorical, data.frame)
@@ -66,14 +73,14 @@ def learnt(data, impute, categorical):
     return recipe, X, data.notes + notes
 
 
-def tell(notes) -> None:
-    """Print what was done to the data; after all checks, for an error is to be one line."""
+def tell(notes: Iterable[str]) -> None:
+    """Print notes on the data. Call it after all checks, so that an error is a single line."""
     for text in notes:
         note(text)
 
 
 def check_report() -> None:
-    """:class:`BadInput` where no page can be written."""
+    """:class:`BadInput` if a package that pages need is missing."""
     for package in ("jinja2", "plotly"):
         try:
             __import__(package)
@@ -81,13 +88,13 @@ def check_report() -> None:
             raise BadInput(f"--report needs {package}: pip install 'trimreg[report]'") from None
 
 
-def model_report(page, model, X, data, content, file=None) -> None:
-    """The page of a fitted model."""
+def model_report(page: Path, model: Any, X: Any, data: Any, content: dict, file: Path | None = None) -> None:
+    """Write the page of a fitted model."""
     from ..estimators.io import json_text
     from ..reports import write_model_report
     from .fit import NAMES
 
-    where = {"train": "rows fitted", "test": "rows set aside"}
+    where = {"train": "training rows", "test": "test rows"}
     scores = {
         f"{NAMES.get(name, name)}, {where[part]}": value
         for part, values in content["metrics"].items()
@@ -111,8 +118,8 @@ def model_report(page, model, X, data, content, file=None) -> None:
     say(f"wrote {page}")
 
 
-def graph_report(page, model, X, file, notes) -> None:
-    """The page of a graph."""
+def graph_report(page: Path, model: Any, X: Any, file: Path, notes: list[str]) -> None:
+    """Write the page of a graph."""
     from ..reports import write_model_report
 
     write_model_report(model, page, X=X, data=Path(file).name, notes=notes, command=command_line())

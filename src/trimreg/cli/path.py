@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,10 +29,12 @@ def path(
     target: options.Target,
     max_h: Annotated[
         int | None,
-        typer.Option(help="Every h from 0 to this one; else a grid that fits the table.", metavar="H"),
+        typer.Option(
+            help="Fit every h from 0 to this one; by default a grid that suits the table.", metavar="H"
+        ),
     ] = None,
     alpha: Annotated[
-        str, typer.Option(help="exact: no more than h variables. A number: h unshrunk and some shrunk.")
+        str, typer.Option(help="exact: at most h variables. A number: h unshrunk, others shrunk.")
     ] = "exact",
     loss: options.Loss = "auto",
     event: options.Event = None,
@@ -42,16 +44,16 @@ def path(
     impute: options.Impute = None,
     standardize: options.Standardize = True,
     out: Annotated[
-        Path | None, typer.Option(help="A CSV file for the coefficients, a row for every h.", metavar="FILE")
+        Path | None, typer.Option(help="A CSV file for the coefficients, one row per h.", metavar="FILE")
     ] = None,
     picture: Annotated[
         Path | None, typer.Option(help="A picture of the path: .png, .svg or .pdf.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Fit a table for every number h of variables: which enter, which leave, what the fit gains.
+    """Fit a table for a range of h: which variables enter, which leave, and how the fit improves.
 
-    The table printed has the objective of each fit. The file of --out has the coefficients in the units of
-    the data; the picture has those of standardized columns.
+    The printed table has the objective of each fit. The file of --out has the coefficients in the units of
+    the data; the picture shows those of standardized columns.
 
     \b
     Examples:
@@ -70,7 +72,7 @@ def path(
         from .data import load
 
         table = load(data, target, loss=loss, event=event, drop=drop or (), impute=impute)
-        recipe, X, notes = options.learnt(table, impute, categorical or ())
+        recipe, X, notes = options.learned(table, impute, categorical or ())
         groups = recipe.groups if group_categories else None
         parts = len(recipe.columns) if group_categories else X.shape[1]
         if max_h is not None:
@@ -87,8 +89,8 @@ def path(
             _draw(fits, X, target, picture)
 
 
-def fit_path(X, y, loss, **arguments):
-    """The path of a table, and its classes if these are more than two."""
+def fit_path(X: Any, y: Any, loss: str, **arguments: Any) -> tuple[Any, list | None]:
+    """The path of a table, and its classes if there are more than two."""
     import numpy as np
 
     from ..losses import Multinomial
@@ -104,7 +106,7 @@ def fit_path(X, y, loss, **arguments):
 
 
 def _inside(fits):
-    """Which features are in the model of every h: shape (n_hs, n_features)."""
+    """Whether each feature is in the model, for every h: shape (n_hs, n_features)."""
     coefs = fits.coefs[:, 0] != 0
     return coefs if coefs.ndim == 2 else coefs.any(axis=1)
 
@@ -154,7 +156,7 @@ def _csv(fits, features, classes):
         if classes is not None:
             outputs = zip(classes, fits.coefs[i, 0], fits.intercepts[i, 0], strict=True)
         for label, coef, intercept in outputs:
-            # A list and no dict: a feature may be called "h".
+            # A list and not a dict, because a feature may be called "h".
             rows.append(
                 [*facts.values(), *([] if label is None else [label]), float(intercept), *coef.tolist()]
             )
@@ -174,7 +176,7 @@ def _draw(fits, X, target, picture):
         coefs, label = np.linalg.norm(coefs, axis=1), "length of the coefficients of all classes"
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     ax = figure.subplots()
-    # A dollar sign would begin a formula, and a name is not one.
+    # A dollar sign would start a formula.
     names = [_cut(str(name)).replace("$", r"\$") for name in X.columns]
     coefficient_path_over_h(fits.hs, coefs, names=names, ax=ax)
     ax.set_ylabel(label)

@@ -1,4 +1,4 @@
-"""``trimreg predict``: a saved model on new rows."""
+"""``trimreg predict``: predictions of a saved model."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .common import check_outputs, exit_codes, note, say, write_text
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A file of trimreg fit --json.", metavar="MODEL")],
+    model: Annotated[Path, typer.Argument(help="A file written by trimreg fit --json.", metavar="MODEL")],
     data: options.Table,
     out: Annotated[
         Path | None,
-        typer.Option(help="A CSV file for the predictions; else they are printed.", metavar="FILE"),
+        typer.Option(help="A CSV file for the predictions; by default they are printed.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Predict the rows of a table by a model that trimreg fit --json wrote.
+    """Predict the rows of a table with a model written by trimreg fit --json.
 
-    The table needs the columns that are in the model, and no others. If it also has the target, scores are
-    printed on standard error. Classes come with their probabilities.
+    The table needs only the columns that are in the model. If it also has the target, scores are printed on
+    standard error. Classes come with their probabilities.
 
     \b
     Examples:
@@ -49,7 +49,7 @@ def predict(
 
 
 def _print_scores(saved, frame, eta):
-    """Scores, where the rows have a target that can be scored."""
+    """Print scores, if the rows have a target that can be scored."""
     import numpy as np
 
     from .data import target_of
@@ -65,7 +65,7 @@ def _print_scores(saved, frame, eta):
     rows = frame[known]
     y = target_of(rows[saved.target], saved.loss, None if saved.event is None else rows[saved.event])
     if saved.classes is not None and not np.isin(y, saved.classes).all():
-        note(f"the target {saved.target!r} has classes that the fit had not; no scores")
+        note(f"the target {saved.target!r} has classes unknown to the fit; no scores")
         return
     values = scores(saved.loss, eta[known], y, saved.classes).items()
     shown = ", ".join(f"{NAMES.get(name, name)} {value:.4g}" for name, value in values)

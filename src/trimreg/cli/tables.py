@@ -1,20 +1,19 @@
-"""Tables in files: reading them, and turning their columns into numbers.
-
-A :class:`Recipe` is learnt from the training rows and applied to others, so that what a text or a missing
-value stands for is the same in a fit and in later predictions.
-"""
+"""Tables in files: reading them, and learning how their columns become a matrix."""
 
 from __future__ import annotations
 
+import os
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from .._files import BadInput
 from ..estimators.columns import Column, Recipe, as_numbers, as_text, listed, missing_values
 from .common import one_line
 
 IMPUTE = ("mean", "median", "drop")
-MOST_LEVELS = 100  # of a category; text with more is a name or a date
+MOST_LEVELS = 100  # of a category; text with more levels is a name or a date
 _SEPARATORS = (",", ";", "\t", "|")
 _PARQUET = (".parquet", ".pq")
 
@@ -22,15 +21,11 @@ _PARQUET = (".parquet", ".pq")
 # -- reading --------------------------------------------------------------------------------------------
 
 
-def read_table(path):
-    """The data frame in a CSV or Parquet file; :class:`BadInput` if there is none.
+def read_table(path: str | os.PathLike) -> Any:
+    """The data frame in a CSV or Parquet file; :class:`BadInput` if it cannot be read.
 
-    The separator of a CSV file is that of ``, ; | `` and tab which its first line has most of. Decimal commas
-    are understood where the separator is another.
-
-    Returns
-    -------
-    pandas.DataFrame
+    The separator of a CSV file is the most frequent one of ``, ; |`` and tab in its first line. Decimal
+    commas are understood if the separator is another character.
 
     Examples
     --------
@@ -54,16 +49,16 @@ def read_table(path):
         twice = next(name for name in frame.columns if list(frame.columns).count(name) > 1)
         raise BadInput(f"{path}: two columns are called {twice!r}; rename one of them")
     if frame.shape[0] == 0:
-        raise BadInput(f"{path} has names of columns and no rows; add data")
+        raise BadInput(f"{path} has column names and no rows; add data")
     return frame.reset_index(drop=True)
 
 
-def pandas():
-    """The module; :class:`BadInput` where it is missing."""
+def pandas() -> Any:
+    """The module pandas; :class:`BadInput` if it is missing."""
     try:
         import pandas
     except ImportError:
-        raise BadInput("tables are read by pandas: pip install 'trimreg[experiments]'") from None
+        raise BadInput("reading tables needs pandas: pip install 'trimreg[experiments]'") from None
     return pandas
 
 
@@ -87,13 +82,13 @@ def _read_csv(path):
     except pd.errors.EmptyDataError:
         raise BadInput(f"{path} is empty; give a table with a line of names") from None
     except UnicodeDecodeError:
-        raise BadInput(f"{path} is no text in UTF-8; save it as CSV in UTF-8, or as Parquet") from None
+        raise BadInput(f"{path} is not text in UTF-8; save it as CSV in UTF-8, or as Parquet") from None
     except pd.errors.ParserWarning:
-        raise BadInput(f"{path} has rows with more entries than the first line has names; mend it") from None
+        raise BadInput(f"{path} has rows with more entries than the first line has names; fix it") from None
     except (OSError, ValueError, EOFError) as error:  # ParserError is a ValueError
         raise BadInput(f"{path} cannot be read as CSV ({_short(error)}); give a table") from None
     if all(_is_number(name) for name in frame.columns):
-        raise BadInput(f"the first line of {path} is numbers; it must hold the names of the columns")
+        raise BadInput(f"the first line of {path} must hold the names of the columns; got numbers")
     return frame
 
 
@@ -101,17 +96,17 @@ def _parse_csv(path, **how):
     pd = pandas()
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        # Without index_col a first column that has no name would silently become names of rows.
+        # Without index_col, a first column that has no name would silently become row names.
         return pd.read_csv(path, index_col=False, encoding="utf-8-sig", low_memory=False, **how)
 
 
 def _separator(path):
     if path.suffix.lower() in (".gz", ".bz2", ".zip", ".xz"):
-        return ","  # the first line is not to be seen without unpacking
+        return ","  # the first line cannot be read without unpacking
     with path.open(encoding="utf-8-sig") as file:
         first = file.readline(1_000_000)
     if "\0" in first:
-        raise ValueError("it holds bytes that are no text")
+        raise ValueError("it holds bytes that are not text")
     return max(_SEPARATORS, key=first.count)
 
 
@@ -145,30 +140,20 @@ def refuse_missing(frame) -> None:
         raise BadInput(f"{missing}; fill them in, or use --impute mean, median or drop")
 
 
-def is_number(values) -> bool:
-    """Whether a column holds numbers or truth values, missing ones aside."""
+def is_number(values: Any) -> bool:
+    """Whether a column holds numbers or booleans, apart from missing values."""
     pd = pandas()
     return pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values) or values.isna().all()
 
 
-def learn(frame, *, impute=None, categorical=()):
-    """The recipe for the columns of these rows, and notes that say what it does.
+def learn(
+    frame: Any, *, impute: str | None = None, categorical: Iterable[str] = ()
+) -> tuple[Recipe, list[str]]:
+    """The recipe for the columns of these rows, and notes that describe it.
 
-    Text is one-hot, constant columns are left out. Missing values are refused, or with ``impute="mean"`` or
-    ``"median"`` filled: in a category by its most common level.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        The columns to use, and no others.
-    impute : {None, "mean", "median", "drop"}
-        With ``"drop"`` there is nothing missing left, and nothing is filled later.
-    categorical : collection of str
-        Columns of numbers that are categories.
-
-    Returns
-    -------
-    (Recipe, list of str)
+    Text becomes one-hot columns, and constant columns are left out. Missing values are refused, or filled
+    with ``impute="mean"`` or ``"median"``; in a category, by its most common level. ``categorical`` names
+    columns of numbers that are categories.
 
     Examples
     --------
@@ -203,7 +188,7 @@ def learn(frame, *, impute=None, categorical=()):
         shown = listed([f"{name} ({count})" for name, count in filled.items()])
         notes.append(f"missing values filled by the {impute} (text: the most common value): {shown}")
     if not columns:
-        raise BadInput("no column is left to fit with; give a table with a column that varies")
+        raise BadInput("no column is left to predict from; give a table with a column that varies")
     recipe = Recipe(tuple(columns))
     if len(set(recipe.features)) != len(recipe.features):
         twice = next(name for name in recipe.features if recipe.features.count(name) > 1)
@@ -226,13 +211,13 @@ def _learn_category(values, impute):
     parsed = pd.to_numeric(text, errors="coerce")
     if parsed.notna().mean() > 0.5 and parsed.isna().any():
         raise BadInput(
-            f"column {name!r} is numbers but for {int(parsed.isna().sum())} values, such as "
-            f"{text[parsed.isna()].iloc[0]!r}; mend them, or use --drop {name}"
+            f"column {name!r} holds numbers except for {int(parsed.isna().sum())} values, such as "
+            f"{text[parsed.isna()].iloc[0]!r}; correct them, or use --drop {name}"
         )
     counts = text.value_counts()
     if len(counts) > min(MOST_LEVELS, max(10, len(there) // 2)):
         raise BadInput(
-            f"column {name!r} is text with {len(counts)} different values, too many for a category; "
+            f"column {name!r} holds text with {len(counts)} different values, too many for a category; "
             f"use --drop {name}"
         )
     levels = sorted(counts.index)
