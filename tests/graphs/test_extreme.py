@@ -55,8 +55,8 @@ def as_correlation(S):
     return R
 
 
-@pytest.mark.parametrize("part", range(5))
-def test_five_hundred_ill_conditioned_matrices(part):
+@pytest.mark.parametrize("part", range(2))
+def test_two_hundred_ill_conditioned_matrices(part):
     warned = 0
     for seed in range(100 * part, 100 * (part + 1)):
         rng = np.random.default_rng(seed)

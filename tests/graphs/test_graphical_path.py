@@ -20,8 +20,9 @@ def covariance(kind="random", n=100, p=10, seed=0, density=0.2):
     return np.cov(make_graph(kind, n, p, density=density, random_state=seed).X, rowvar=False, bias=True)
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("random", 0), ("scale_free", 1), ("band", 2)])
-@pytest.mark.parametrize("effort", ["low", "medium"])
+@pytest.mark.parametrize(
+    ("kind", "seed", "effort"), [("random", 0, "low"), ("scale_free", 1, "medium"), ("band", 2, "medium")]
+)
 def test_warm_starts_end_no_higher_than_single_fits(kind, seed, effort):
     S, hs, alphas = covariance(kind, p=12, seed=seed), [0, 2, 6, 11, 16, 24], ["exact", 0.2, 0.08]
     path = graphical_path(S, hs, alphas, effort=effort, tol=1e-7)
