@@ -123,7 +123,7 @@ def is_local_minimum(
         sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize,
     )  # fmt: skip
     tol = max(number("tol", tol, minimum=0.0), 200 * point.data.columns.eps)
-    roles = _Roles(point, tol)
+    roles = Roles(point, tol)
     scale, intercept_scale = _scales(point, tol)
     violation = _ratio(roles.residual(), scale)
     bad = np.flatnonzero(violation > tol)
@@ -138,7 +138,7 @@ def is_local_minimum(
     return LocalMinimumCheck(True, None, "every condition holds", largest)
 
 
-class _Roles:
+class Roles:
     """Which features (or groups) are free in some optimal S, and which are penalized in some."""
 
     def __init__(self, point, tol):

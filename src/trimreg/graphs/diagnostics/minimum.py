@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...diagnostics.local_minimum import _Roles
+from ...diagnostics.local_minimum import Roles
 from ...penalties import L1, MCP, SCAD, TrimmedL1, subgradient_residual
 from .point import GraphPoint
 
@@ -61,7 +61,7 @@ def local_minimum(point: GraphPoint, tol: float) -> Verdict:
     if not isinstance(penalty, TrimmedL1):
         return _folded(point, tol)
     edge = _EdgePoint(penalty, point.edges(point.theta), point.factor, point.alpha, point.gradient)
-    roles = _Roles(edge, tol)
+    roles = Roles(edge, tol)
     verdict = _conditions(point, roles.residual(), roles.reason, tol)
     regular = np.count_nonzero((point.factor > 0) & np.isfinite(point.factor))
     if verdict.holds and (penalty.n_free in (0, regular) or point.alpha == 0):
