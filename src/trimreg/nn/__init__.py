@@ -1,6 +1,6 @@
-"""PyTorch: train a network to an exact size. See :class:`trimreg.nn.TrimmedGroupL1`.
+"""PyTorch networks: train a network to an exact size. See :class:`trimreg.nn.TrimmedGroupL1`.
 
-The names are imported when they are first asked for.
+The names are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ except ImportError as missing:
     raise ImportError("trimreg.nn needs PyTorch: pip install 'trimreg[torch]'") from missing
 
 _WHERE = {
-    "TrimmedGroupL1": ".penalty.penalty",
+    "TrimmedGroupL1": ".penalty.trimmed_group_l1",
     "LayerGroups": ".penalty.groups",
     "Slab": ".penalty.groups",
     "layer_groups": ".penalty.groups",

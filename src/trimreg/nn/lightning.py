@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     from lightning.pytorch import Callback
 except ImportError as missing:
@@ -13,16 +15,16 @@ from .callbacks import Pruning
 class TrimmedPruning(Pruning, Callback):
     """Prune a LightningModule to an exact size while it trains.
 
-    The penalty is built and attached when ``fit`` begins, its state goes into every checkpoint and comes back
-    with ``fit(ckpt_path=...)``, and when ``fit`` ends the groups that are not kept are zero. A checkpoint
-    written on the way holds the network as it was then, so that a resumed run is the same as one without a
-    break. Once a ``fit`` has ended, the structure is fixed: another one trains the kept groups on.
+    The penalty is built and attached when ``fit`` begins. Its state is saved in every checkpoint and restored
+    by ``fit(ckpt_path=...)``. When ``fit`` ends, the groups that are not kept are zero. A checkpoint contains
+    the network as it was at that step, so a resumed run equals an uninterrupted one. After ``fit`` the
+    structure is fixed: another ``fit`` trains the kept groups.
 
     Parameters
     ----------
     keep, alpha, groups, mode, during, **options
-        See :class:`trimreg.nn.callbacks.Pruning` and :class:`trimreg.nn.TrimmedGroupL1`. Names of layers are
-        those in the LightningModule, such as ``"net.0"``.
+        See :class:`trimreg.nn.callbacks.Pruning` and :class:`trimreg.nn.TrimmedGroupL1`. Layers have their
+        names in the LightningModule, such as ``"net.0"``.
 
     Attributes
     ----------
@@ -37,36 +39,36 @@ class TrimmedPruning(Pruning, Callback):
     "TrimmedPruning['net.0', 'net.2']"
     """
 
-    _loaded = None
+    _loaded: dict | None = None
 
     @property
     def state_key(self) -> str:
-        """By the layers, so that several callbacks of one training keep their states apart."""
+        """A key made of the layers, so that several callbacks have separate states."""
         names = [key if isinstance(key, str) else type(key).__name__ for key in self.options["keep"]]
         return f"{type(self).__qualname__}{sorted(names)}"
 
-    def setup(self, trainer, pl_module, stage):
-        """Forget a state that was loaded for something else; Lightning loads that of this run after setup."""
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Forget a state from an earlier run; Lightning loads the state of this run after setup."""
         self._loaded = None
 
-    def on_fit_start(self, trainer, pl_module):
-        """Attach: by now the optimizers are there, and the model is on its device."""
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Attach the penalty: the optimizers exist now, and the model is on its device."""
         steps = trainer.estimated_stepping_batches if self.during is not None else 0
         self.begin(pl_module, trainer.optimizers, steps, self._loaded)
         self._loaded = None
 
-    def on_fit_end(self, trainer, pl_module):
-        """Finalize, after the last checkpoint."""
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Finalize after the last checkpoint."""
         self.end()
 
-    def on_exception(self, trainer, pl_module, exception):
-        """Detach without finalizing: the training has not come to its end."""
-        self.let_go()
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Detach without finalizing, since the training is not complete."""
+        self.detach()
 
-    def state_dict(self):
-        """The penalty's state, for the checkpoint."""
+    def state_dict(self) -> dict:
+        """The state of the penalty, for the checkpoint."""
         return {} if self.penalty is None else dict(self.penalty.state_dict())
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict) -> None:
         """Keep the state until the penalty is built."""
         self._loaded = state_dict

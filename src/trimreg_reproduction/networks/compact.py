@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from trimreg.nn import Ramp
-from trimreg.nn.penalty.rules import kept_largest, project, trimmed_weights
+from trimreg.nn.penalty.rules import kept_largest, project
 
 from .device import captured
 
@@ -195,7 +195,7 @@ def homotopy_step(
     from the first step, the entries that are large in a random start would be free at once, and stay free.
     """
     moved = W - eta * gradient(W, X, y)
-    w = trimmed_weights(moved.abs().flatten(1), (h * fraction).round())
+    w = (~kept_largest(moved.abs().flatten(1), (h * fraction).round())).to(moved.dtype)
     return shrink(moved, eta * alpha * w.view_as(W))
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trimreg.nn.penalty import rules
+from trimreg.penalties import simplex
 from trimreg_reproduction.networks.training import trial as trials
 from trimreg_reproduction.networks.training.architectures import layers_of
 from trimreg_reproduction.networks.training.data import load_splits
@@ -231,8 +232,9 @@ class Waiting(TorchDispatchMode):
     ],
 )
 def test_a_step_never_waits_for_the_device(split, monkeypatch, method, changes):
-    monkeypatch.setattr(rules, "may_look", lambda y: False)  # as on a device
-    monkeypatch.setattr(rules, "newton_shift", None)
+    monkeypatch.setattr(rules, "on_host", lambda y: False)  # as on a device
+    monkeypatch.setattr(simplex, "_may_look", lambda y: False)
+    monkeypatch.setattr(simplex, "newton_shift", None)
     recipe = for_method(Recipe(batch=20, label_smoothing=0.1).change(**changes), method, MLP)
     trial = short_trial(method=method, recipe=recipe)
     model = build(MLP, trial.seeds, recipe)

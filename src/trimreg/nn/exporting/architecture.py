@@ -1,8 +1,8 @@
-"""The architecture of an exported network as values that JSON has, and back.
+"""The architecture of an exported network as JSON values, and back.
 
-An architecture is the steps of a traced graph, each a layer of :data:`MODULES` with its arguments, or a
-function or method of the tables below. Reading it looks names up in these tables and does nothing else: what
-is not in them is refused, so a file cannot run code.
+An architecture consists of the steps of a traced graph, each a layer of :data:`MODULES` with its arguments,
+or a function or method of the tables below. Reading it only looks up names in these tables and refuses all
+others, so a file cannot run code.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import inspect
 import math
 import operator
 import re
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -25,7 +26,7 @@ _PATH = re.compile(r"[A-Za-z0-9_ -]{1,99}(\.[A-Za-z0-9_ -]{1,99}){0,30}")
 _ATTRIBUTES = ("shape", "ndim")
 _NOT_ARGUMENTS = {"self", "device", "dtype"}
 
-# Operations that may be saved though the export does not know what they do to channels.
+# Operations that may be saved although the export does not know their effect on channels.
 _COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 _PLAIN = ("pow", "sqrt", "rsqrt", "log", "sum", "where", "masked_fill", *_COMPARISONS)
 _MORE_MODULES = (
@@ -53,18 +54,12 @@ _INSTEAD = (
 
 
 def describe(model: fx.GraphModule) -> dict:
-    """The architecture of a traced network, in values that JSON has.
-
-    Examples
-    --------
-    >>> from torch import fx, nn
-    >>> from trimreg.nn.exporting.architecture import describe
-    >>> describe(fx.symbolic_trace(nn.Sequential(nn.Tanh())))["modules"]
-    {'0': {'kind': 'Tanh', 'arguments': {}}}
-    """
+    """The architecture of a traced network, as JSON values."""
     place = {node: number for number, node in enumerate(model.graph.nodes)}
     layers = tuple(f"{node.target}." for node in model.graph.nodes if node.op == "call_module")
-    modules, tensors, steps = {}, {}, []
+    modules: dict[str, dict] = {}
+    tensors: dict[str, str] = {}
+    steps: list[dict] = []
     for node in model.graph.nodes:
         target = node.target
         if node.op == "call_module":
@@ -74,7 +69,7 @@ def describe(model: fx.GraphModule) -> dict:
                 raise ValueError(f"layer {target!r} is a {kind}, which cannot be saved{_INSTEAD}")
             modules[target] = {"kind": type(module).__name__, "arguments": _arguments(target, module)}
         elif node.op == "get_attr":
-            if not target.startswith(layers):  # what belongs to a layer comes with it
+            if not target.startswith(layers):  # tensors of a layer are saved with the layer
                 parent, _, leaf = target.rpartition(".")
                 tensors[target] = "parameter" if leaf in model.get_submodule(parent)._parameters else "buffer"
         elif node.op == "call_function":
@@ -88,7 +83,7 @@ def describe(model: fx.GraphModule) -> dict:
             )
         elif node.op == "placeholder" and target.startswith("*"):
             raise ValueError(
-                f"the input {target!r} stands for any number of tensors, which cannot be saved{_INSTEAD}"
+                f"the input {target!r} is any number of tensors, which cannot be saved{_INSTEAD}"
             )
         try:
             args = [_encoded(a, place) for a in ([] if node.op == "placeholder" else node.args)]
@@ -102,18 +97,19 @@ def describe(model: fx.GraphModule) -> dict:
 
 
 def _tied(model: nn.Module) -> dict[str, str]:
-    """Of a parameter with several names, each further name and the first one."""
-    first, tied = {}, {}
+    """The further names of parameters with several names, mapped to their first name."""
+    first: dict[int, str] = {}
+    tied = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if first.setdefault(id(parameter), name) != name:
             tied[name] = first[id(parameter)]
     return tied
 
 
-def rebuild(config, tensors: dict[str, Tensor]) -> fx.GraphModule:
-    """The network of a description and its tensors; a ValueError where the description is not one of ours.
+def rebuild(config: Any, tensors: dict[str, Tensor]) -> fx.GraphModule:
+    """The network of a description and its tensors; a ValueError if it is not a valid description.
 
-    Parameters that were one are one again; ``tensors`` needs them under their first name only.
+    Shared parameters are shared again; ``tensors`` needs them under their first name only.
     """
     try:
         return _rebuilt(config, tensors)
@@ -121,38 +117,38 @@ def rebuild(config, tensors: dict[str, Tensor]) -> fx.GraphModule:
         raise ValueError(f"the file does not describe a network: {failure}") from failure
 
 
-def _rebuilt(config, tensors: dict[str, Tensor]) -> fx.GraphModule:
+def _rebuilt(config: Any, tensors: dict[str, Tensor]) -> fx.GraphModule:
     if config["version"] != VERSION:
-        raise ValueError(f"the file is of version {config['version']!r}; this release reads {VERSION}")
+        raise ValueError(f"the file has version {config['version']!r}; this release reads version {VERSION}")
     tied = config.get("tied", {})
     tensors = tensors | {name: tensors[first] for name, first in tied.items()}
     root = nn.Module()
-    with torch.device("meta"):  # sizes in the file cost nothing until its tensors bear them out
+    with torch.device("meta"):  # huge sizes in the file need no memory; the tensors must match them
         for name, entry in config["modules"].items():
             _attach(root, name, _built(name, entry))
         for name, kind in config["tensors"].items():
             empty = torch.empty(tensors[name].shape, dtype=tensors[name].dtype)
-            _attach(
-                root, name, nn.Parameter(empty, empty.is_floating_point()) if kind == "parameter" else empty
-            )
-    held = {*dict(root.named_parameters()), *dict(root.named_buffers())}
-    graph, nodes = fx.Graph(), []
+            parameter = kind == "parameter"
+            _attach(root, name, nn.Parameter(empty, empty.is_floating_point()) if parameter else empty)
+    present = {*dict(root.named_parameters()), *dict(root.named_buffers())}
+    graph = fx.Graph()
+    nodes: list[fx.Node] = []
     for number, step in enumerate(config["steps"]):
-        nodes.append(_made_step(graph, nodes, number, step, config["modules"], held))
+        nodes.append(_made_step(graph, nodes, number, step, config["modules"], present))
     graph.lint()
     model = fx.GraphModule(root, graph)
     model.load_state_dict(tensors, strict=True, assign=True)
     for name, first in tied.items():
-        model.get_parameter(name)  # it is one, or an error
+        model.get_parameter(name)  # raises if it is none
         owner, _, leaf = name.rpartition(".")
         setattr(model.get_submodule(owner), leaf, model.get_parameter(first))
     return model.eval()
 
 
 def _made_step(
-    graph: fx.Graph, nodes: list, number: int, step: dict, layers: dict, held: set[str]
+    graph: fx.Graph, nodes: list, number: int, step: dict, layers: dict, present: set[str]
 ) -> fx.Node:
-    """The next step of a graph; ``layers`` and ``held`` are the layers and tensors that it may ask for."""
+    """The next step of a graph; ``layers`` and ``present`` are the layers and tensors that it may use."""
     op, target = step["op"], step["target"]
     args = tuple(_decoded(a, nodes) for a in step["args"])
     kwargs = {_checked(key, _IDENTIFIER): _decoded(a, nodes) for key, a in step["kwargs"].items()}
@@ -160,27 +156,25 @@ def _made_step(
         return graph.placeholder(_checked(target, _IDENTIFIER))
     if op == "output" and len(args) == 1 and not kwargs:
         return graph.output(args[0])
-    if op == "call_module" and target in layers:
-        return graph.create_node(op, target, args, kwargs, name=f"step{number}")
-    if op == "get_attr" and target in held:
-        return graph.create_node(op, target, (), {}, name=f"step{number}")
-    if op == "call_method" and target in METHODS:
-        return graph.create_node(op, target, args, kwargs, name=f"step{number}")
+    known = {"call_module": layers, "call_method": METHODS, "call_function": FUNCTIONS, "get_attr": present}
     if op == "call_function" and target == "getattr" and len(args) == 2 and args[1] in _ATTRIBUTES:
         return graph.create_node(op, getattr, args, {}, name=f"step{number}")
-    if op == "call_function" and target in FUNCTIONS:
-        return graph.create_node(op, FUNCTIONS[target], args, kwargs, name=f"step{number}")
+    if op in known and target in known[op]:
+        if op == "get_attr":
+            args, kwargs = (), {}
+        called = FUNCTIONS[target] if op == "call_function" else target
+        return graph.create_node(op, called, args, kwargs, name=f"step{number}")
     raise ValueError(f"step {number} of the file, {op!r} of {target!r}, is not one that trimreg writes")
 
 
-def _checked(text, pattern: re.Pattern) -> str:
+def _checked(text: Any, pattern: re.Pattern) -> str:
     if not isinstance(text, str) or not pattern.fullmatch(text):
         raise ValueError(f"{str(text)[:60]!r} is not a name that trimreg writes")
     return text
 
 
-def _attach(root: nn.Module, path: str, what) -> None:
-    """Put a module or tensor at a dotted path, making empty modules on the way."""
+def _attach(root: nn.Module, path: str, what: Any) -> None:
+    """Add a module or tensor at a dotted path, with empty modules on the way."""
     *parents, leaf = _checked(path, _PATH).split(".")
     for name in parents:
         if name not in root._modules:
@@ -198,8 +192,8 @@ def _attach(root: nn.Module, path: str, what) -> None:
         root.register_buffer(leaf, what)
 
 
-def _encoded(value, place: dict):
-    """An argument of a step as JSON: plain values as they are, the rest as ``{"kind": ...}``."""
+def _encoded(value: Any, place: dict) -> Any:
+    """An argument of a step as JSON: plain values as they are, others as ``{"kind": ...}``."""
     if isinstance(value, fx.Node):
         return {"step": place[value]}
     if isinstance(value, float) and not math.isfinite(value):
@@ -220,7 +214,7 @@ def _encoded(value, place: dict):
     raise ValueError(f"an argument of type {type(value).__name__} cannot be saved")
 
 
-def _decoded(value, nodes: list):
+def _decoded(value: Any, nodes: list) -> Any:
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):
@@ -241,7 +235,7 @@ def _decoded(value, nodes: list):
         return Ellipsis
     if kind == "dict":
         return {_checked(key, _IDENTIFIER): _decoded(v, nodes) for key, v in inner.items()}
-    raise ValueError(f"an argument in the file is of unknown kind {str(kind)[:60]!r}")
+    raise ValueError(f"an argument in the file has the unknown kind {str(kind)[:60]!r}")
 
 
 # -- layers -------------------------------------------------------------------------------------------------
@@ -253,23 +247,19 @@ def _attention_arguments(module: nn.MultiheadAttention) -> dict:
     return {name: getattr(module, name) for name in names} | biases
 
 
-def _plane_arguments(module: slim.Plane) -> dict:
-    return {
-        "shape": list(module.weight.shape),
-        "stride": module.stride,
-        "padding": module.padding,
-        "dilation": module.dilation,
-    }
-
-
-#: Layers whose constructor takes tensors or renames its arguments: (to arguments, from arguments).
+#: Layers whose constructor takes tensors or renames arguments: (layer to arguments, arguments to layer).
 _SPECIAL = {
     nn.MultiheadAttention: (_attention_arguments, nn.MultiheadAttention),
     slim.Gather: (
         lambda module: {"entries": module.index.numel(), "dim": module.dim},
         lambda entries, dim: slim.Gather(torch.zeros(entries), dim),
     ),
-    slim.Plane: (_plane_arguments, lambda shape, **rest: slim.Plane(torch.zeros(shape), **rest)),
+    slim.Plane: (
+        lambda m: (
+            {"shape": list(m.weight.shape)} | {n: getattr(m, n) for n in ("stride", "padding", "dilation")}
+        ),
+        lambda shape, **rest: slim.Plane(torch.zeros(shape), **rest),
+    ),
     slim.MappedEmbedding: (
         lambda m: {"tokens": m.index.numel(), "rows": m.rows, "embedding_dim": m.embedding_dim},
         lambda tokens, rows, embedding_dim: slim.MappedEmbedding(torch.zeros(tokens), rows, embedding_dim),
@@ -278,7 +268,7 @@ _SPECIAL = {
 
 
 def _arguments(name: str, module: nn.Module) -> dict:
-    """What to call the class with to get a layer of the same form."""
+    """The arguments of the class for a layer of the same form."""
     if type(module) in _SPECIAL:
         found = _SPECIAL[type(module)][0](module)
     else:
@@ -293,7 +283,7 @@ def _arguments(name: str, module: nn.Module) -> dict:
 
 
 def _argument_names(kind: type) -> list[str]:
-    names = inspect.signature(kind.__init__).parameters
+    names = inspect.signature(kind).parameters
     return [
         n for n, p in names.items()
         if n not in _NOT_ARGUMENTS and not n.startswith("_") and p.kind is p.POSITIONAL_OR_KEYWORD
@@ -303,7 +293,7 @@ def _argument_names(kind: type) -> list[str]:
 def _built(name: str, entry: dict) -> nn.Module:
     kind = MODULES.get(entry["kind"])
     if kind is None:
-        raise ValueError(f"layer {name[:60]!r} of the file is of unknown kind {str(entry['kind'])[:60]!r}")
+        raise ValueError(f"layer {name[:60]!r} of the file has the unknown kind {str(entry['kind'])[:60]!r}")
     arguments = {key: _decoded(value, []) for key, value in entry["arguments"].items()}
     if kind in _SPECIAL:
         return _SPECIAL[kind][1](**arguments)

@@ -1,12 +1,13 @@
-"""Operations that the export understands: what each does to channels, and under which name it is saved."""
+"""The operations that the export knows: their effect on channels, and their names in a file."""
 
 from __future__ import annotations
 
 import operator
 import re
+from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.nn import functional as F
 
 from . import slim
@@ -15,20 +16,20 @@ LINEAR = (nn.Linear,)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
-#: Entry by entry: a channel that is constant stays so, and no channel sees another.
+#: Entry by entry: a constant channel stays constant, and no channel depends on another.
 POINTWISE_MODULES = (
     nn.Identity, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish,
     nn.Sigmoid, nn.Tanh, nn.Softplus, nn.Softsign, nn.Hardswish, nn.Hardsigmoid, nn.Hardtanh, nn.LogSigmoid,
     nn.Tanhshrink, nn.Softshrink, nn.Hardshrink, nn.Threshold, nn.PReLU,
     nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
 )  # fmt: skip
-#: Channel by channel over space: a channel that is constant in space stays so, but for means over padding.
+#: Channel by channel over space: a constant channel stays constant, except for means over padding.
 POOLINGS = (
     nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
     nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d,
     nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d,
 )  # fmt: skip
-#: Channel by channel over space as well: larger images. Padding with zeros leaves only zeros constant.
+#: Also channel by channel over space: larger images. Padding with zeros leaves only zeros constant.
 RESIZINGS = (
     nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d,
     nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d,
@@ -36,12 +37,12 @@ RESIZINGS = (
     nn.ReplicationPad1d, nn.ReplicationPad2d, nn.ReplicationPad3d,
     nn.CircularPad1d, nn.CircularPad2d, nn.CircularPad3d,
 )  # fmt: skip
-#: They mix all channels in a way that needs every one of them.
+#: They mix all channels and need every one of them.
 MIXING_MODULES = (
     nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
     nn.Softmax, nn.LogSoftmax, nn.Softmin, nn.Softmax2d,
 )  # fmt: skip
-#: What an export makes.
+#: Layers that an export creates.
 SLIM_MODULES = (slim.Gather, slim.Plane, slim.MappedEmbedding, slim.SlimAttention)
 OTHER_MODULES = (nn.Flatten, nn.Embedding, nn.MultiheadAttention, *SLIM_MODULES)
 
@@ -65,6 +66,7 @@ _ROLES = {
     "transpose": "transpose permute",
     "size": "size",
 }
+_IN_PLACE = ("operator.iadd", "operator.isub", "operator.imul")
 _ROLE_OF_NAME = {name: role for role, names in _ROLES.items() for name in names.split()}
 
 #: Saved name -> function.
@@ -74,22 +76,13 @@ FUNCTIONS = {
     for name in _ROLE_OF_NAME
     if callable(getattr(module, name, None))
 } | {
-    "operator.add": operator.add,
-    "operator.iadd": operator.iadd,
-    "operator.sub": operator.sub,
-    "operator.isub": operator.isub,
-    "operator.mul": operator.mul,
-    "operator.imul": operator.imul,
-    "operator.neg": operator.neg,
-    "operator.truediv": operator.truediv,
-    "operator.floordiv": operator.floordiv,
-    "operator.getitem": operator.getitem,
-    "operator.matmul": operator.matmul,
-    "torch.matmul": torch.matmul,
-    "torch.bmm": torch.bmm,
-    "F.linear": F.linear,
-    "F.normalize": F.normalize,
-    "F.scaled_dot_product_attention": F.scaled_dot_product_attention,
+    f"{place}.{name}": getattr(module, name)
+    for place, module, names in (
+        ("operator", operator, "add iadd sub isub mul imul neg truediv floordiv getitem matmul"),
+        ("torch", torch, "matmul bmm"),
+        ("F", F, "linear normalize scaled_dot_product_attention"),
+    )
+    for name in names.split()
 }
 #: Function -> its saved name.
 NAME_OF_FUNCTION = {function: name for name, function in reversed(FUNCTIONS.items())}
@@ -109,8 +102,7 @@ MODULES = {
 
 
 def role_of_module(module: nn.Module) -> str | None:
-    """What a module does to channels; None if it is not known. Subclasses may do anything, so they are
-    not."""
+    """The effect of a module on channels; None if it is not known, as for subclasses of known modules."""
     kind = type(module)
     if kind in CONVOLUTIONS and isinstance(module, CONVOLUTIONS):
         depthwise = module.groups == module.in_channels == module.out_channels
@@ -133,53 +125,32 @@ def role_of_module(module: nn.Module) -> str | None:
     return None
 
 
-def role_of_call(target) -> str | None:
-    """What a function or the method of this name does to channels; None if it is not known.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.nn.exporting.catalog import role_of_call
-    >>> role_of_call(torch.flatten), role_of_call("view"), role_of_call(torch.fft.fft)
-    ('reshape', 'reshape', None)
-    """
+def role_of_call(target: Any) -> str | None:
+    """The effect on channels of a function, or of the method of this name; None if it is not known."""
     if isinstance(target, str):
         return _ROLE_OF_NAME.get(target)
     name = NAME_OF_FUNCTION.get(target)
     if name is None:
         return "size" if target is getattr else None
-    special = {
-        "operator.iadd": "binary",
-        "operator.isub": "binary",
-        "operator.imul": "binary",
-        "operator.getitem": "item",
-    }
-    return special.get(name) or _ROLE_OF_NAME.get(name.split(".")[1])
+    if name in _IN_PLACE:
+        return "binary"
+    return "item" if name == "operator.getitem" else _ROLE_OF_NAME.get(name.split(".")[1])
 
 
-def call_name(node) -> str:
+def call_name(node: fx.Node) -> str:
     """The name of the function or method that a step calls."""
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
 
 
-def reads_shape(node) -> bool:
-    """Whether a step gives all sizes of a tensor: ``x.shape``, ``x.size()``."""
+def reads_shape(node: fx.Node) -> bool:
+    """Whether a step returns all sizes of a tensor: ``x.shape``, ``x.size()``."""
     if node.op == "call_method":
         return node.target == "size" and len(node.args) == 1
     return node.op == "call_function" and node.target is getattr and node.args[1] == "shape"
 
 
-def spatial_axes(node, module: nn.Module | None, rank: int) -> int | None:
-    """How many of the last axes a spatial step works on, of a tensor of ``rank`` axes; None if that is not
-    written in the graph.
-
-    Examples
-    --------
-    >>> from torch import nn
-    >>> from trimreg.nn.exporting.catalog import spatial_axes
-    >>> spatial_axes(None, nn.MaxPool2d(2), 4), spatial_axes(None, nn.Upsample(scale_factor=2), 5)
-    (2, 3)
-    """
+def spatial_axes(node: fx.Node, module: nn.Module | None, rank: int) -> int | None:
+    """The number of last axes that a spatial step works on; None if the graph does not say it."""
     name = (type(module).__name__ if module is not None else call_name(node)).lower()
     if name == "pad":
         sizes = node.args[1] if len(node.args) > 1 else node.kwargs.get("pad")
@@ -188,28 +159,22 @@ def spatial_axes(node, module: nn.Module | None, rank: int) -> int | None:
     return int(named[2]) if named else rank - 2
 
 
-def may_alias(node, module: nn.Module | None) -> bool:
+def may_alias(node: fx.Node, module: nn.Module | None) -> bool:
     """Whether the result of a step may share its memory with the first argument.
 
-    So do views, and what passes its argument on: ``nn.Identity``, and ``nn.Dropout`` in evaluation. A step
-    that is not known may do so.
+    This holds for views, for steps that return their argument (``nn.Identity``, ``nn.Dropout`` in
+    evaluation), and possibly for steps that are not known.
     """
     role = role_of_call(node.target) if module is None else role_of_module(module)
     if role in (None, "reshape", "transpose", "item") or in_place(node, module):
         return True
-    name = (
-        type(module).__name__.lower() if module is not None else getattr(node.target, "__name__", node.target)
-    )
+    name = call_name(node) if module is None else type(module).__name__.lower()
     return role == "pointwise" and ("dropout" in name or name in ("identity", "contiguous", "detach"))
 
 
-def in_place(node, module: nn.Module | None) -> bool:
-    """Whether this step of a graph writes into its first argument."""
+def in_place(node: fx.Node, module: nn.Module | None) -> bool:
+    """Whether a step writes into its first argument."""
     if module is not None:
         return bool(getattr(module, "inplace", False))
     name = node.target if isinstance(node.target, str) else NAME_OF_FUNCTION.get(node.target, "")
-    return bool(
-        name.endswith("_")
-        or name in ("operator.iadd", "operator.isub", "operator.imul")
-        or node.kwargs.get("inplace", False)
-    )
+    return bool(name.endswith("_") or name in _IN_PLACE or node.kwargs.get("inplace", False))

@@ -1,4 +1,4 @@
-"""What a network costs: parameters, multiply-accumulates, time."""
+"""The cost of a network: parameters, multiply-accumulates, time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import statistics
 import time
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,44 +19,28 @@ from .tracing import tensors_in
 
 
 def parameters(model: nn.Module) -> int:
-    """Numbers that training may change; a parameter used twice counts once.
-
-    Examples
-    --------
-    >>> from torch import nn
-    >>> from trimreg.nn.exporting.cost import parameters
-    >>> parameters(nn.Linear(784, 300))
-    235500
-    """
+    """The number of parameters; one that is used twice counts once."""
     return sum(p.numel() for p in model.parameters())
 
 
 def index_entries(model: nn.Module) -> int:
-    """Integers in the buffers: what gathers and maps of rows add to the size of a shrunk network.
-
-    Examples
-    --------
-    >>> from trimreg.nn.exporting.cost import index_entries
-    >>> from trimreg.nn.exporting.slim import Gather
-    >>> index_entries(Gather([0, 2, 5]))
-    3
-    """
+    """The number of integers in the index buffers of gathers and mapped embeddings."""
     buffers = (b for name, b in model.named_buffers() if name.rpartition(".")[2] == "index")
     return sum(b.numel() for b in buffers)
 
 
 def _recurrent(x, weights) -> int:
-    """Operations of a recurrent layer: each weight matrix is multiplied with every step of every sample."""
+    """Operations of a recurrent layer: each weight matrix multiplies every step of every sample."""
     return 2 * math.prod(x[:-1]) * sum(math.prod(shape) for shape in weights if len(shape) == 2)
 
 
 def _bilinear(x, weight, *_, **__) -> int:
-    """Operations of ``nn.Bilinear``, read as a linear layer of the products of the entries of two inputs."""
+    """Operations of ``nn.Bilinear``, a linear layer on the products of the entries of two inputs."""
     return 2 * x[0] * math.prod(weight)
 
 
 _aten = torch.ops.aten
-#: Operations for which PyTorch's counter has no formula, by the shapes of their arguments.
+#: Operations without a formula in PyTorch's counter, as functions of the shapes of their arguments.
 _FORMULAS = {
     _aten.mkldnn_rnn_layer: lambda x, of_input, of_state, *_, **__: _recurrent(x, [of_input, of_state]),
     _aten._cudnn_rnn: lambda x, weights, *_, **__: _recurrent(x, weights),
@@ -66,7 +51,7 @@ _FORMULAS = {
     _aten.addbmm: lambda start, one, two, **_: 2 * math.prod(one) * two[-1],
 }
 
-#: Layers that take one sample without a batch axis as well, and how many axes it has.
+#: Layers that also accept one sample without a batch axis, and the number of its axes.
 _AXES_OF_A_SAMPLE = (
     ((nn.Linear, nn.Bilinear), 1),
     ((nn.Conv1d, nn.ConvTranspose1d), 2),
@@ -77,31 +62,22 @@ _AXES_OF_A_SAMPLE = (
 
 
 def macs(model: nn.Module, inputs: tuple) -> int:
-    """Multiply-accumulates of matrix products, convolutions, recurrent layers and attention for one sample.
+    """Multiply-accumulates of matrix products, convolutions, recurrent layers and attention per sample.
 
-    By PyTorch's own counter (two operations each) over the whole example, divided by its number of samples.
-    That is the first axis of the first tensor, unless a layer tells otherwise: a ``Linear`` that is given
-    a vector, or a ``Conv2d`` an image of three axes, has one sample, and a recurrent layer or attention with
-    ``batch_first=False`` has its samples along the second axis.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch import nn
-    >>> from trimreg.nn.exporting.cost import macs
-    >>> macs(nn.Linear(784, 300), (torch.zeros(10, 784),))
-    235200
-    >>> macs(nn.LSTM(6, 7, batch_first=True), (torch.zeros(10, 9, 6),))  # 9 steps, 4 * 7 * (6 + 7) each
-    3276
+    PyTorch's counter (two operations each) counts them for the whole example; the result is divided by the
+    number of samples. That is the length of the first axis of the first tensor, unless a layer shows
+    otherwise: a ``Linear`` with a vector as input, or a ``Conv2d`` with an image of three axes, has one
+    sample, and a recurrent layer or attention with ``batch_first=False`` has its samples along the second
+    axis.
     """
     training = {module: module.training for module in model.modules()}
     fused = torch.backends.mha.get_fastpath_enabled()
     example = next((x for x in tensors_in(inputs) if x.dim() and len(x)), None)
-    told = []  # numbers of samples, by the layers that tell
-    handles = _listening(model, example, told)
+    noted: list[int] = []  # numbers of samples, from layers that show them
+    handles = _sample_hooks(model, example, noted)
     model.eval()
     try:
-        # Attention in its parts: what is fused has no formula on every device.
+        # Fused attention has no formula on some devices, so it is computed in parts.
         torch.backends.mha.set_fastpath_enabled(False)
         counter = FlopCounterMode(display=False, custom_mapping=_FORMULAS)
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
@@ -112,29 +88,29 @@ def macs(model: nn.Module, inputs: tuple) -> int:
             handle.remove()
         for module, mode in training.items():
             module.training = mode
-    samples = told[0] if told else 1 if example is None else len(example)
+    samples = noted[0] if noted else 1 if example is None else len(example)
     return round(counter.get_total_flops() / 2 / samples)
 
 
-def _listening(model: nn.Module, example: Tensor | None, told: list[int]) -> list:
-    """Hooks that note in ``told`` how many samples the example has, where that is not its first axis."""
+def _sample_hooks(model: nn.Module, example: Any, noted: list[int]) -> list:
+    """Hooks that note the number of samples of the example if it is not the length of its first axis."""
 
-    def listener(axes):
+    def hook(axes):
         def note(module, arguments, named):
             x = next(iter((*arguments, *named.values())), None)
-            if not isinstance(x, Tensor):  # a packed sequence has no batch axis, and tells nothing
+            if not isinstance(x, Tensor):  # a packed sequence has no batch axis
                 return
-            # A layer may see less than the network, one sample after another: then it has fewer axes.
+            # If the network calls the layer sample by sample, the layer's input has fewer axes.
             if x.dim() == axes and example.dim() <= axes:
-                told.append(1)
+                noted.append(1)
             second = x.dim() == axes + 1 and not getattr(module, "batch_first", True)
             if second and x.shape[:2] == example.shape[:2]:
-                told.append(x.shape[1])
+                noted.append(x.shape[1])
 
         return note
 
     return [
-        module.register_forward_pre_hook(listener(axes), with_kwargs=True)
+        module.register_forward_pre_hook(hook(axes), with_kwargs=True)
         for module in (model.modules() if example is not None else ())
         for kinds, axes in _AXES_OF_A_SAMPLE
         if isinstance(module, kinds)
@@ -142,16 +118,7 @@ def _listening(model: nn.Module, example: Tensor | None, told: list[int]) -> lis
 
 
 def latency(models: list[nn.Module], inputs: tuple, repeats: int = 30) -> list[float]:
-    """Median seconds of a forward pass of each model; they take turns, so that a busy machine hits all alike.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch import nn
-    >>> from trimreg.nn.exporting.cost import latency
-    >>> min(latency([nn.Linear(3, 2)], (torch.zeros(1, 3),), repeats=2)) > 0
-    True
-    """
+    """Median seconds of a forward pass of each model; the models take turns, so that load affects all."""
     inputs = moved(inputs)
     device = next((x.device for x in tensors_in(inputs)), torch.device("cpu"))
 
@@ -159,7 +126,7 @@ def latency(models: list[nn.Module], inputs: tuple, repeats: int = 30) -> list[f
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
-    times = [[] for _ in models]
+    times: list[list[float]] = [[] for _ in models]
     with torch.no_grad():
         for turn in range(-2, repeats):  # two turns to warm up
             for model, seconds in zip(models, times, strict=True):
@@ -174,7 +141,7 @@ def latency(models: list[nn.Module], inputs: tuple, repeats: int = 30) -> list[f
 
 @dataclass(frozen=True)
 class LayerSize:
-    """The size of a layer: groups it had, groups it was asked to keep, groups that are physically there."""
+    """The size of a layer: its groups before, the groups to keep, and the groups in the exported layer."""
 
     name: str
     kind: str
@@ -186,14 +153,14 @@ class LayerSize:
 
 @dataclass(frozen=True)
 class Report:
-    """What an export did.
+    """The sizes and costs of a network before and after its export.
 
-    ``kept`` is the size that was asked for, and the one to quote: a group that training kept counts,
-    whether or not the rest of the network makes use of it. ``physical`` is what the exported layer holds.
-    It is less than ``kept`` where a kept group cannot reach the output (a channel none of whose flattened
-    entries is kept) or is constant (an input from a channel that was cut); it is more where a group must
-    stay for another's sake (a residual sum, the output). Parameters, multiply-accumulates and times are
-    those of the physical network.
+    ``kept`` is the requested size, and the one to quote: every group that training kept counts, whether or
+    not the rest of the network uses it. ``physical`` is the size of the exported layer. It is smaller than
+    ``kept`` if a kept group cannot influence the output (a channel whose flattened entries were all removed)
+    or is constant (an input from a removed channel). It is larger if a group must stay because of another
+    layer (a residual sum, the output). Parameters, multiply-accumulates and times are those of the exported
+    network.
     """
 
     layers: tuple[LayerSize, ...]
@@ -205,33 +172,28 @@ class Report:
 
     @property
     def size(self) -> str:
-        """Sizes as asked, as tables write them: ``"392-150-50"``."""
+        """The requested sizes as in the tables of papers: ``"392-150-50"``."""
         return "-".join(str(layer.kept) for layer in self.layers)
 
     def to_dict(self) -> dict:
-        """Plain values, for JSON."""
+        """The report as plain values, for JSON."""
         return asdict(self) | {"size": self.size}
 
     def __str__(self) -> str:
         rows = [("layer", "groups", "kept", "physical", "")]
-        rows += [
-            (layer.name, f"{layer.groups} {layer.kind}", str(layer.kept), str(layer.physical), layer.note)
-            for layer in self.layers
-        ]
+        for layer in self.layers:
+            groups = f"{layer.groups} {layer.kind}"
+            rows.append((layer.name, groups, str(layer.kept), str(layer.physical), layer.note))
         rows.append(("", "before", "after", "ratio", ""))
-        for name, pair in (("parameters", self.parameters), ("MACs a sample", self.macs)):
-            rows.append((name, f"{pair[0]:,}", f"{pair[1]:,}", f"{pair[0] / max(pair[1], 1):.1f}", ""))
+        for name, (before, after) in (("parameters", self.parameters), ("MACs per sample", self.macs)):
+            rows.append((name, f"{before:,}", f"{after:,}", f"{before / max(after, 1):.1f}", ""))
         if self.latency is not None:
-            before, after = self.latency
-            rows.append(
-                ("latency, ms", f"{1e3 * before:.3f}", f"{1e3 * after:.3f}", f"{before / after:.1f}", "")
-            )
+            old, new = (1e3 * seconds for seconds in self.latency)
+            rows.append(("latency, ms", f"{old:.3f}", f"{new:.3f}", f"{old / new:.1f}", ""))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        lines = [
-            "  ".join(
-                [row[0].ljust(widths[0]), *(row[c].rjust(widths[c]) for c in (1, 2, 3)), row[4]]
-            ).rstrip()
-            for row in rows
-        ]
+        lines = []
+        for name, *numbers, note in rows:
+            cells = [number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True)]
+            lines.append("  ".join([name.ljust(widths[0]), *cells, note]).rstrip())
         lines.append(f"{self.indices:,} index entries; outputs differ by {self.difference:.1e} relative")
         return "\n".join(lines)

@@ -1,10 +1,10 @@
-"""Shrinking a network that cannot be traced, by the dependency graph of torch-pruning.
+"""Shrinking a network that cannot be traced, with the dependency graph of torch-pruning.
 
-That package (G. Fang et al., "DepGraph: towards any structural pruning", CVPR 2023) finds which channels of
-which layers must be cut together from one run of the network. It says what hangs together, not whether
-cutting changes the output: biases of cut channels and scattered flattened inputs are cut along, wrongly. So
-every channel is checked first, and every layer after it was cut. Nor does its walk through the graph always
-end: where it counts the channels of nested concatenations wrongly, the indices grow for ever. So the steps
+That package (G. Fang et al., "DepGraph: towards any structural pruning", CVPR 2023) finds from one run of the
+network which channels of which layers must be removed together. It does not tell whether that changes the
+output: it also removes biases of removed channels and scattered flattened inputs, which is wrong. So every
+channel is checked before, and every layer after it was shrunk. Its walk through the graph does not always end
+either: it miscounts the channels of nested concatenations, and the indices grow without bound. So the steps
 of a walk are counted.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,14 +24,14 @@ from .spaces import ExportError
 from .tracing import TOLERANCE, first_line, relative_difference, tensors_in
 
 _WEIGHTED = (*LINEAR, *CONVOLUTIONS)
-#: Layers that hold channels for a reason that is understood; a table of embeddings is a sum's other side.
+#: Layers that keep channels for a known reason; an embedding is the other term of a sum.
 _HOLDING = (*MIXING_MODULES, *BATCH_NORMS, nn.Embedding)
 _COUPLED = "layers that are coupled to it"
-_MISCOUNTED = "whose channels torch-pruning does not count right"
+_MISCOUNTED = "whose channels torch-pruning miscounts"
 
 
 class _Stays(Exception):
-    """Why channels are not taken out, and whether only because we do not know better."""
+    """The reason why channels stay, and whether it is only that an operation is not known."""
 
     def __init__(self, reason: str, unknown: bool = False):
         super().__init__(reason)
@@ -44,23 +45,7 @@ class _Lost(_Stays):
 def shrink_by_dependency(
     model: nn.Module, asked: dict[str, Asked], inputs: tuple
 ) -> tuple[nn.Module, dict[str, Kept]]:
-    """A smaller model of the same class, and what stays of each layer; embeddings and heads are left.
-
-    Examples
-    --------
-    >>> import pytest
-    >>> _ = pytest.importorskip("torch_pruning")
-    >>> import torch
-    >>> from torch import nn
-    >>> from trimreg.nn.exporting.dependency import shrink_by_dependency
-    >>> from trimreg.nn.exporting.masking import masked_copy
-    >>> model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2))
-    >>> with torch.no_grad():
-    ...     model[2].weight[:, [1, 3]] = 0
-    >>> small, kept = shrink_by_dependency(*masked_copy(model), (torch.randn(4, 6),))
-    >>> small[0].out_features, len(kept["2"].columns)
-    (3, 3)
-    """
+    """A smaller model of the same class, and what stays of each layer; embeddings and heads stay whole."""
     with torch.no_grad():
         wanted = model(*moved(inputs))
     reasons: dict[str, list[_Stays]] = {}
@@ -80,29 +65,27 @@ def shrink_by_dependency(
                 reasons[name].append(stays)
                 model = backup
                 graph = _Graph(model, inputs)
-        # Only the number matters: which ones they were is not known any more once layers have shrunk twice.
+        # Only the number of channels matters: their indices are lost once a layer has shrunk twice.
     kept = {}
     for name, layer in asked.items():
         module = model.get_submodule(name)
         known = [stays.reason for stays in reasons[name] if not stays.unknown]
         unknown = [stays.reason for stays in reasons[name] if stays.unknown]
-        kept[name] = Kept(held_by=known or ([] if unknown else [_COUPLED]), unknown=unknown)
+        kept[name] = Kept(kept_by=known or ([] if unknown else [_COUPLED]), unknown=unknown)
         if type(module) in _WEIGHTED and layer.slab.block == 1:
             kept[name].rows, kept[name].columns = map(torch.arange, module.weight.shape[:2])
     return model, kept
 
 
 def _obstacles(graph: _Graph, module: nn.Module, layer: Asked) -> list[_Stays]:
-    """Why nothing can be taken out of a layer, whatever its groups are; empty if something may."""
+    """The reasons why nothing can be removed from a layer, whatever its groups; empty if there are none."""
     slab = layer.slab
     if type(module) not in _WEIGHTED:
         return [_Stays(f"its kind ({type(module).__name__})", unknown=True)]
     if slab.attribute != "weight" or (slab.start, slab.block) != (0, 1):
-        return [_Stays("its groups, which are no rows or columns of its weight", unknown=True)]
+        return [_Stays("its groups, which are not rows or columns of its weight", unknown=True)]
     if module not in graph.nodes:
-        return [
-            _Stays("a module that torch-pruning does not look into, if it is called at all", unknown=True)
-        ]
+        return [_Stays("a module that torch-pruning does not look into, or that is never called", True)]
     return []
 
 
@@ -110,22 +93,29 @@ def _obstacles(graph: _Graph, module: nn.Module, layer: Asked) -> list[_Stays]:
 
 
 class _Graph:
-    """torch-pruning's graph of a network, whose walks end."""
+    """torch-pruning's graph of a network, with walks that end."""
 
     def __init__(self, model: nn.Module, inputs: tuple):
         self._graph = _built(model, inputs)
         self.names = {module: name for name, module in model.named_modules()}
         self.nodes = self._graph.module2node
         edges = sum(len(node.dependencies) for node in self.nodes.values())
-        self._steps = _Steps(most=200 + 5 * edges)
+        # Walks that end take up to three steps per edge, even with forty nested concatenations.
+        self._most_steps, self._steps = 200 + 5 * edges, 0
         for node in self.nodes.values():
-            node.dependencies = _Counted(node.dependencies, self._steps)
+            node.dependencies = _Counted(node.dependencies, self)
 
-    def group(self, module: nn.Module, axis: int, indices: list[int]):
-        """All that must be cut with these channels of a layer."""
+    def count_step(self) -> None:
+        """Count a step of a walk; raise if there are too many."""
+        self._steps += 1
+        if self._steps > self._most_steps:
+            raise _Lost("concatenations or reshapes that torch-pruning cannot follow", unknown=True)
+
+    def group(self, module: nn.Module, axis: int, indices: list[int]) -> Any:
+        """Everything that must be removed with these channels of a layer."""
         pruner = self._graph.get_pruner_of_module(module)
         prune = pruner.prune_in_channels if axis == 1 else pruner.prune_out_channels
-        self._steps.taken = 0
+        self._steps = 0
         try:
             return self._graph.get_pruning_group(module, prune, indices)
         except _Lost:
@@ -133,54 +123,40 @@ class _Graph:
         except Exception as failure:
             raise _Stays(f"a step that torch-pruning fails on ({first_line(failure)})", True) from failure
 
-    def gives(self, dependency) -> bool:
-        """Whether the channels of one member of a group are what its layer gives, not what it reads."""
+    def gives(self, dependency: Any) -> bool:
+        """Whether the channels of a member of a group are outputs of its layer, not inputs."""
         return self._graph.is_out_channel_pruning_fn(dependency.handler)
 
 
-class _Steps:
-    """How many nodes a walk came to, and how many it may: walks that end take up to three for each edge,
-    even among forty nested concatenations."""
-
-    def __init__(self, most: int):
-        self.taken, self.most = 0, most
-
-
 class _Counted(list):
-    """The edges of a node. A walk reads them each time that it comes to the node, so here its steps can be
-    counted without a copy of torch-pruning's code."""
+    """The edges of a node. A walk reads them each time it comes to the node, so its steps can be counted
+    here without a copy of torch-pruning's code."""
 
-    def __init__(self, edges: list, steps: _Steps):
+    def __init__(self, edges: list, graph: _Graph):
         super().__init__(edges)
-        self._steps = steps
+        self._graph = graph
 
     def __iter__(self):
-        self._steps.taken += 1
-        if self._steps.taken > self._steps.most:
-            raise _Lost("concatenations or reshapes among which torch-pruning loses its way", unknown=True)
+        self._graph.count_step()
         return super().__iter__()
 
 
-def _built(model: nn.Module, inputs: tuple):
+def _built(model: nn.Module, inputs: tuple) -> Any:
     try:
         import torch_pruning
     except ImportError as missing:
-        raise ImportError(
-            "a model that cannot be traced is exported by torch-pruning: pip install 'trimreg[export]'"
-        ) from missing
+        raise ImportError("this model needs torch-pruning: pip install 'trimreg[export]'") from missing
     frozen = [p for p in model.parameters() if not p.requires_grad]
     for parameter in frozen:
-        parameter.requires_grad_(True)  # the graph is read from autograd's
+        parameter.requires_grad_(True)  # torch-pruning reads autograd's graph
     try:
         with warnings.catch_warnings(), torch.enable_grad():
-            warnings.simplefilter("ignore")  # about parameters without a layer, which are left alone
+            warnings.simplefilter("ignore")  # about parameters without a layer, which stay
             return torch_pruning.DependencyGraph().build_dependency(
                 model, example_inputs=moved(inputs), verbose=False
             )
     except Exception as failure:
-        raise ExportError(
-            f"torch-pruning finds no dependency graph of {type(model).__name__}: {failure}"
-        ) from failure
+        raise ExportError(f"torch-pruning fails on {type(model).__name__}: {failure}") from failure
     finally:
         for parameter in frozen:
             parameter.requires_grad_(False)
@@ -193,27 +169,27 @@ def _cut(graph: _Graph, module: nn.Module, axis: int, indices: list[int]) -> Non
         raise _Stays(f"{_COUPLED} in a way that does not fit ({first_line(failure)})") from failure
 
 
-# -- does cutting change the output? ------------------------------------------------------------------------
+# -- checks -------------------------------------------------------------------------------------------------
 
 
 def _removable(graph: _Graph, module: nn.Module, axis: int) -> tuple[list[int], list[_Stays]]:
-    """Zero groups of a layer that can go with all that hangs on them, never all groups; why others stay."""
+    """Zero groups of a layer that can be removed with everything coupled to them, and why others stay."""
     others = tuple(d for d in range(module.weight.dim()) if d != axis)
     zero = (~module.weight.detach().ne(0).any(others)).nonzero().flatten().tolist() if others else []
     found, reasons = [], {}
     for index in zero:
         try:
-            _refuse_what_is_read(graph, graph.group(module, axis, [index]))
+            _check_unused(graph, graph.group(module, axis, [index]))
             found.append(index)
         except _Stays as stays:
             reasons[stays.reason] = stays
             if isinstance(stays, _Lost):
-                break  # the next ones would take as long
-    return found[: module.weight.shape[axis] - 1], list(reasons.values())
+                break  # the others would take as long
+    return found[: module.weight.shape[axis] - 1], list(reasons.values())  # one group always stays
 
 
-def _refuse_what_is_read(graph: _Graph, group) -> None:
-    """Raise unless a group of coupled channels is zero where it is made, or unread where it is used."""
+def _check_unused(graph: _Graph, group: Any) -> None:
+    """Raise unless coupled channels are zero in all layers that compute them, or unread in all others."""
     made_zero = unread = True
     for dependency, index in group.items:
         module = dependency.target.module
@@ -223,7 +199,7 @@ def _refuse_what_is_read(graph: _Graph, group) -> None:
             gives = graph.gives(dependency)
             weight = module.weight.detach()
             if max(index, default=0) >= weight.shape[0 if gives else 1]:
-                raise _Stays(f"{label}, {_MISCOUNTED}")  # as in convolutions of groups, or behind a gather
+                raise _Stays(f"{label}, {_MISCOUNTED}")  # in grouped convolutions, or behind a gather
             if not gives:
                 unread &= not bool(weight[:, index].ne(0).any())
                 continue
@@ -244,12 +220,12 @@ def _refuse_what_is_read(graph: _Graph, group) -> None:
         raise _Stays(_COUPLED)
 
 
-def _compare(model: nn.Module, inputs: tuple, wanted) -> None:
-    """Raise if the network that was cut does not give the outputs wanted."""
+def _compare(model: nn.Module, inputs: tuple, wanted: Any) -> None:
+    """Raise if the smaller network does not give the wanted outputs."""
     try:
         with torch.no_grad():
             outputs = model(*moved(inputs))
-    except Exception as failure:  # view(-1, 800), a gather: a forward that is no graph cannot be changed
+    except Exception as failure:  # view(-1, 800), a gather: without a graph they cannot be changed
         raise _Stays(f"a step of fixed width ({first_line(failure)})") from failure
     if [t.shape for t in tensors_in(outputs)] != [t.shape for t in tensors_in(wanted)]:
         raise _Stays("the network's output")

@@ -1,7 +1,7 @@
 """From a pruned network to a smaller one: :func:`export`.
 
-A penalty leaves groups of zeros in a network of the old size. The export takes them out, so that what
-remains is an ordinary dense network of small layers with the same outputs.
+A penalty leaves groups of zeros in a network of the old size. The export removes them, and the result is an
+ordinary dense network of small layers with the same outputs.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..penalty.resolve import unwrapped
 from .cost import LayerSize, Report, index_entries, latency, macs, parameters
 from .flow import Flow
-from .masking import Asked, masked_copy, moved, refuse_what_has_no_export, unwrapped
+from .masking import Asked, masked_copy, moved, refuse_unsupported
 from .shrink import Kept, shrink
 from .spaces import ExportError
 from .tracing import TracingFailed, checked_difference, faithful_trace, refuse_chance, tensors_in
@@ -28,21 +30,20 @@ _METHODS = ("auto", "trace", "dependency")
 
 @dataclass(frozen=True)
 class Exported:
-    """A network made smaller, and what that did."""
+    """The smaller network, its report, and the example on which the two networks were compared."""
 
     model: nn.Module
     report: Report
     example: tuple
 
     def save(self, path: str | PathLike) -> None:
-        """Write weights and architecture to one file, without pickle; see
-        :func:`trimreg.nn.exporting.files.load`."""
+        """Write weights and architecture to one file, without pickle; :func:`trimreg.nn.load` reads it."""
         from .files import save
 
         save(self.model, path)
 
     def to_onnx(self, path: str | PathLike) -> None:
-        """Write the network as ONNX, with a free first axis (the batch) wherever the inputs share one."""
+        """Write the network as ONNX; the first axis of the inputs, the batch, may have any length."""
         from .files import to_onnx
 
         to_onnx(self.model, self.example, path)
@@ -53,66 +54,68 @@ class Exported:
 
 def export(
     model: nn.Module,
-    penalty=None,
+    penalty: Any = None,
     example_input: Tensor | tuple | None = None,
     *,
     method: str = "auto",
     strict: bool = True,
     repeats: int = 30,
 ) -> Exported:
-    r"""A physically smaller dense network with the outputs of the pruned one.
+    r"""A smaller dense network with the outputs of the pruned one.
 
-    The model stays as it is: a copy in evaluation mode is masked (groups that ``penalty`` does not keep are
-    set to zero, with their biases), traced, and shrunk. Before returning, the outputs of the two are
-    compared on the example; they agree to ``1e-5`` relative to the largest, or the export fails and says
-    where they part. The result is for evaluation: it may be trained on, but what ``forward`` does
-    otherwise in training (``F.dropout``, not ``nn.Dropout``) is gone.
+    The model is not changed. A copy in evaluation mode is masked (groups that ``penalty`` does not keep are
+    set to zero, with their biases), traced, and shrunk. Then the outputs of the two networks are compared on
+    the example. They agree to ``1e-5`` relative to the largest output, or the export fails and names the
+    first step that differs. The result is for evaluation. It can be trained further, but it no longer
+    contains what ``forward`` does only in training (``F.dropout``, not ``nn.Dropout``).
 
-    - **Linear by input unit**: a cut input is no longer computed by the layer before. Where that is not
-      possible (392 of 784 pixels, 45 of 800 flattened features) a gather picks the kept entries by index.
-    - **Convolution by output channel**: the filter goes, and with it the input channel of the next layer.
-      If :math:`act(0) \ne 0`, the constant moves into the next bias; behind a zero-padded convolution,
-      where it adds less at the border, into one plane a layer (:class:`trimreg.nn.exporting.slim.Plane`).
-    - **Batch norm** behind a cut channel turns the zero into :math:`\beta - \mu\gamma/\sigma`. That is a
-      constant too and is folded forward in the same way: the norm's own shift is not treated as cut, unless
-      the groups say so with a slab.
-    - **Residual sums**: a channel leaves if it is constant or unread in every branch; else it stays, as
-      zeros.
+    - **Linear by input unit**: the layer before no longer computes a removed input. If there is no such layer
+      (392 of 784 pixels, 45 of 800 flattened features), a gather selects the kept entries by index.
+    - **Convolution by output channel**: the filter is removed, and with it the input channel of the next
+      layer. If :math:`act(0) \ne 0`, the constant moves into the next bias; if the next layer is a
+      zero-padded convolution, where it adds less at the border, into a plane
+      (:class:`trimreg.nn.exporting.slim.Plane`).
+    - **Batch norm** behind a removed channel turns the zero into :math:`\beta - \mu\gamma/\sigma`. That is a
+      constant too and is folded forward in the same way. The shift of the norm itself is set to zero only if
+      the groups include it as a slab.
+    - **Residual sums**: a channel is removed if it is constant or unread in every branch; otherwise it stays,
+      as zeros.
     - **Attention heads** become smaller projections, **rows of an embedding** a smaller table with an index.
-    - A layer that is called twice, or whose weights are used elsewhere as well, stays whole.
-    - **Bayesian layers** become plain ones of the posterior mean, **L0 layers** plain ones times their gates.
+    - A layer that is called twice, or whose weights are also used elsewhere, stays whole.
+    - **Bayesian layers** become plain layers of the posterior mean, **L0 layers** plain layers times their
+      gates.
 
-    A kept group that cannot influence the output is taken out as well, but :class:`Report` counts it as
-    kept: the size of a network is what training was asked for, its cost is what remains. So LeNet-5 trained
-    to 8-17-53-19 is reported as such even if one of the 17 channels feeds none of the 53 inputs.
+    A kept group that cannot influence the output is removed as well, but :class:`Report` counts it as kept:
+    the size of a network is what was requested, its cost is what remains. So LeNet-5 trained to 8-17-53-19 is
+    reported as such even if one of the 17 channels feeds none of the 53 inputs.
 
     Parameters
     ----------
     model : nn.Module
-        A compiled or DDP-wrapped model is unwrapped. An ensemble is refused: take ``replica(i)`` of its
-        layers.
+        Also compiled or wrapped in DistributedDataParallel. For an ensemble, export networks built from
+        ``replica(i)`` of its layers.
     penalty : TrimmedGroupL1 or None
-        None: nothing is cut that is not zero already (a network pruned by other means).
+        With None, only groups that are already zero are removed (a network pruned by other means).
     example_input : Tensor or tuple of positional inputs
         A batch of more than one sample, of the shapes that the network will see.
     method : {"auto", "trace", "dependency"}
         "trace" follows the network with ``torch.fx``. "dependency" uses the graph of the package
-        torch-pruning, for models whose ``forward`` cannot be traced; it keeps the model's class. It shrinks
-        only channels that all coupled layers agree on, and cannot gather. "auto" takes the first. It takes
-        the second if tracing fails, and where ``strict`` would fail the first and not the second.
+        torch-pruning, for models whose ``forward`` cannot be traced, and keeps the class of the model. It
+        shrinks only channels that all coupled layers agree on, and cannot gather. "auto" uses "trace", and
+        "dependency" if tracing fails or if only "trace" would fail because of ``strict``.
     strict : bool
-        Fail where a cut group has to stay because of an operation that is not known; else it stays, as zeros.
-        What is known may hold groups all the same, and the report says so: the network's output, a sum with
-        channels that stay; for "dependency" also inputs that would have to be gathered and steps of fixed
-        width (``view(-1, 800)``).
+        Whether to fail if a group cannot be removed because of an operation that is not known. If False, it
+        stays, as zeros. Known operations may also keep groups, and the report says so: the network's output,
+        a sum with channels that stay; for "dependency" also inputs that would have to be gathered and steps
+        of fixed width (``view(-1, 800)``).
     repeats : int
-        Timed runs of each network; 0 leaves the latency out.
+        Number of timed runs of each network; with 0 no latency is measured.
 
     Examples
     --------
     >>> import torch
     >>> from torch import nn
-    >>> from trimreg.nn.exporting.export import export
+    >>> from trimreg.nn import export
     >>> model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2))
     >>> with torch.no_grad():
     ...     model[2].weight[:, [1, 3]] = 0
@@ -125,22 +128,20 @@ def export(
     if method not in _METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}; got {method!r}")
     if example_input is None:
-        raise TypeError(
-            "export needs an example input: a tensor, or a tuple of the model's positional inputs"
-        )
+        raise TypeError("export needs an example input: a tensor, or a tuple of the positional inputs")
     if penalty is not None and not (hasattr(penalty, "layers") and hasattr(penalty, "kept")):
         raise TypeError(
-            f"penalty must be a TrimmedGroupL1 or None; got {type(penalty).__name__}. Sizes are given to the "
+            f"penalty must be a TrimmedGroupL1 or None; got {type(penalty).__name__}. Give sizes to the "
             "penalty: export(model, TrimmedGroupL1(model, keep={...}), example_input)"
         )
     inputs = _checked_inputs(example_input)
     model = unwrapped(model)
-    refuse_what_has_no_export(model, penalty)
+    refuse_unsupported(model, penalty)
     if hasattr(penalty, "warn_of_zeros"):
         penalty.warn_of_zeros()
     with _plain_settings():
         masked, asked = masked_copy(model, penalty)
-    with _plain_settings(), torch.inference_mode(False):  # what is made can be trained
+    with _plain_settings(), torch.inference_mode(False):  # so that the result can be trained
         if any(tensor.is_inference() for tensor in (*masked.parameters(), *masked.buffers())):
             masked = copy.deepcopy(masked)
         types = {p.dtype for p in model.parameters() if p.is_floating_point()}
@@ -149,7 +150,7 @@ def export(
         full = masked.float() if halves else masked
         work = moved(inputs, "cpu", torch.float32 if halves else None)
         refuse_chance(full, work)
-        strict = strict and penalty is not None  # else nobody asked for a size
+        strict = strict and penalty is not None  # otherwise no size was requested
         small, sizes = _shrunk(full, asked, work, method, strict)
         difference = checked_difference(full, small, work)
         counts = (parameters(full), parameters(small)), (macs(full, work), macs(small, work))
@@ -157,33 +158,28 @@ def export(
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
         dtype = types.pop() if len(types) == 1 else None
         full, final = (network.to(device=device, dtype=dtype).eval() for network in (full, small))
-        # A half network takes an example of its own type, one of mixed types what its float32 layers take.
+        # A network in half precision takes an example of its type, one of mixed types an example in float32.
         example = moved(inputs, device, (dtype or torch.float32) if halves else None)
-    times = None
-    if repeats > 0:
-        times = tuple(latency([full, final], example, repeats))
+    times: Any = tuple(latency([full, final], example, repeats)) if repeats > 0 else None
     return Exported(final, Report(sizes, *counts, times, index_entries(final), difference), example)
 
 
-def _checked_inputs(example_input) -> tuple:
-    """The positional inputs of an example, which must have a tensor among them, and values."""
+def _checked_inputs(example_input: Any) -> tuple:
+    """The positional inputs of an example, checked for tensors with values."""
     inputs = example_input if isinstance(example_input, tuple) else (example_input,)
     if not any(isinstance(one, (Tensor, list, tuple, dict)) for one in inputs):
         kinds = ", ".join(type(one).__name__ for one in inputs)
         raise TypeError(f"example_input must be a tensor, or a tuple with one in it; got {kinds or '()'}")
     if any(tensor.is_meta for tensor in tensors_in(inputs)):
-        raise ValueError(
-            "example_input is on the meta device: the networks are run on it, so it must have values; make "
-            "it on the CPU or the model's device"
-        )
+        raise ValueError("example_input is on the meta device, but must have values to run the networks on")
     if not all(tensor.numel() for tensor in tensors_in(inputs)):
-        raise ValueError("example_input has a tensor without entries, so that there is nothing to compare")
+        raise ValueError("example_input has a tensor without entries, so there are no outputs to compare")
     return inputs
 
 
 @contextmanager
 def _plain_settings() -> Iterator[None]:
-    """Work on the CPU and in the types that the tensors have, whatever the caller set."""
+    """Work on the CPU and in the types of the tensors, whatever the caller has set."""
     with ExitStack() as stack:
         stack.enter_context(torch.autocast("cpu", enabled=False))
         if torch.get_default_device().type != "cpu":
@@ -196,7 +192,7 @@ def _plain_settings() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What one method made of a network; why it must not stand if the export is strict, by layer."""
+    """The result of one method, and by layer the errors that it causes if the export is strict."""
 
     model: nn.Module
     sizes: tuple[LayerSize, ...]
@@ -208,7 +204,7 @@ class _Attempt:
         return self.model, self.sizes
 
     def mends(self, other: _Attempt) -> bool:
-        """Whether this one has the sizes that the other was refused for, and loses nothing elsewhere."""
+        """Whether this attempt reaches the sizes that the other did not, and is no larger elsewhere."""
         return not self.refusals and all(
             mine.physical <= mine.kept or (mine.name not in other.refusals and mine.physical <= its.physical)
             for mine, its in zip(self.sizes, other.sizes, strict=True)
@@ -229,7 +225,7 @@ def _shrunk(
             if method == "auto" and strict and first.refusals:
                 try:
                     second = _by_dependency(masked, asked, inputs)
-                except (ExportError, ImportError):  # then the first one's words say more
+                except (ExportError, ImportError):  # then the first error says more
                     second = first
                 first = second if second.mends(first) else first
             return first.result(strict)
@@ -252,12 +248,12 @@ def _by_dependency(masked: nn.Module, asked: dict[str, Asked], inputs: tuple) ->
 def _measured(model: nn.Module, asked: dict[str, Asked], kept: dict[str, Kept]) -> _Attempt:
     sizes, refusals = [], {}
     for name, wanted in asked.items():
-        found = kept.get(name) or Kept(unknown=["a module that is not taken apart, if it is called at all"])
+        found = kept.get(name) or Kept(unknown=["a module that the export does not look into or never calls"])
         size = _size(name, wanted, found)
         sizes.append(size)
         if size.physical > size.kept and found.unknown:
             refusals[name] = (
-                f"layer {name!r}: {size.physical - size.kept} of its cut groups cannot be taken out because "
+                f"layer {name!r}: {size.physical - size.kept} of its cut groups cannot be removed because "
                 f"of {', '.join(found.unknown)}, which the export does not know; with strict=False they stay "
                 "as zeros"
             )
@@ -265,7 +261,7 @@ def _measured(model: nn.Module, asked: dict[str, Asked], kept: dict[str, Kept]) 
 
 
 def _size(name: str, asked: Asked, kept: Kept) -> LayerSize:
-    """The size of one layer, asked and physical."""
+    """The requested and the physical size of one layer."""
     groups, slab = asked.groups, asked.slab
     entries = kept.columns if slab.axis == 1 else kept.rows
     if kept.heads is not None:
@@ -274,10 +270,7 @@ def _size(name: str, asked: Asked, kept: Kept) -> LayerSize:
     if entries is not None:
         group = torch.div(entries - slab.start, slab.block, rounding_mode="floor")
         physical = group[(group >= 0) & (group < groups.count)].unique().numel()
-    if physical <= asked.kept:
-        return LayerSize(name, groups.kind, groups.count, asked.kept, physical)
-    reasons = dict.fromkeys(kept.held_by + kept.unknown) or [  # each once
-        "a sum with channels that stay, or a border that changes a constant"
-    ]
-    note = f"held by {', '.join(reasons)}"
+    reasons = dict.fromkeys(kept.kept_by + kept.unknown)  # each once
+    note = ", ".join(reasons) or "a sum with channels that stay, or a border that changes a constant"
+    note = f"kept by {note}" if physical > asked.kept else ""
     return LayerSize(name, groups.kind, groups.count, asked.kept, physical, note)

@@ -1,7 +1,7 @@
 """Exported networks on disk: weights and architecture in one file, without pickle; and ONNX.
 
-The file is in the safetensors format (a length, a JSON header, the raw numbers), so any reader of that
-format can read the weights. The architecture is a JSON text in the header's metadata, see
+The file has the safetensors format (a length, a JSON header, the raw numbers), so any reader of that format
+can read the weights. The architecture is a JSON text in the metadata of the header; see
 :mod:`trimreg.nn.exporting.architecture`.
 """
 
@@ -10,16 +10,17 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import os
 import struct
 import tempfile
 import warnings
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
+from ..._files import write_atomically
 from .architecture import describe, rebuild
 
 KEY = "trimreg.network"
@@ -33,14 +34,29 @@ _LARGEST_HEADER = 100_000_000
 
 
 def save(model: fx.GraphModule, path: str | PathLike) -> None:
-    """Write an exported network to ``path``, at once or not at all.
+    """Write an exported network to ``path``, completely or not at all."""
+    if not isinstance(model, fx.GraphModule):
+        raise ValueError(
+            f"a {type(model).__name__} has no graph to save; only networks exported with method='trace' can "
+            "be saved. Save its state_dict() and load that into the class"
+        )
+    config = describe(model)
+    once = {name: t for name, t in model.state_dict().items() if name not in config.get("tied", {})}
+    tensors = {name: t.detach().cpu().contiguous() for name, t in sorted(once.items())}
+    rebuild(config, tensors)  # an error now, if the file could not be read
+    write_atomically(path, _packed(tensors, {KEY: json.dumps(config, allow_nan=False)}))
+
+
+def load(path: str | PathLike) -> fx.GraphModule:
+    """The network in a file that was written by ``export(...).save(path)``, in evaluation mode on the CPU.
+
+    Raises ValueError for a file that is damaged or contains anything but known layers and functions.
 
     Examples
     --------
     >>> import tempfile, pathlib, torch
     >>> from torch import nn
-    >>> from trimreg.nn.exporting.export import export
-    >>> from trimreg.nn.exporting.files import load
+    >>> from trimreg.nn import export, load
     >>> small = export(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), None, torch.ones(2, 3), repeats=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     small.save(pathlib.Path(folder) / "small.safetensors")
@@ -48,26 +64,9 @@ def save(model: fx.GraphModule, path: str | PathLike) -> None:
     >>> torch.equal(again(torch.ones(2, 3)), small.model(torch.ones(2, 3)))
     True
     """
-    if not isinstance(model, fx.GraphModule):
-        raise ValueError(
-            f"a {type(model).__name__} has no graph that could be written down; only networks exported with "
-            "method='trace' can be saved. Save its state_dict() and rebuild the class"
-        )
-    config = describe(model)
-    once = {name: t for name, t in model.state_dict().items() if name not in config.get("tied", {})}
-    tensors = {name: t.detach().cpu().contiguous() for name, t in sorted(once.items())}
-    rebuild(config, tensors)  # what is written can be read
-    _write_atomically(Path(path), _packed(tensors, {KEY: json.dumps(config, allow_nan=False)}))
-
-
-def load(path: str | PathLike) -> fx.GraphModule:
-    """Read a network written by :func:`save`, in evaluation mode, on the CPU.
-
-    A file that is damaged or holds anything but known layers and functions is a ValueError.
-    """
     tensors, metadata = _unpacked(Path(path).read_bytes())
     if KEY not in metadata:
-        raise ValueError(f"{path} holds no network of trimreg")
+        raise ValueError(f"{path} contains no network of trimreg")
     return rebuild(_parsed(metadata[KEY]), tensors)
 
 
@@ -129,50 +128,34 @@ def _unpacked(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, metadata
 
 
-def _parsed(text: str | bytes):
+def _parsed(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as failure:
-        raise ValueError(f"the file holds no readable JSON: {failure}") from failure
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    """Through a neighbouring file and a rename, so that a reader never meets half a file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        raise ValueError(f"the file has no readable JSON: {failure}") from failure
 
 
 # -- ONNX ---------------------------------------------------------------------------------------------------
 
 
 def to_onnx(model: nn.Module, example: tuple, path: str | PathLike) -> None:
-    """Write a network as ONNX. The first axis of every input is free if the example has more than one
-    sample.
+    """Write a network as ONNX. The first axis of an input is free if it is longer than 1 in the example.
 
-    Tensors in lists and dictionaries become inputs of their own. What is no tensor (None, a number, a text)
-    is built in as it is in the example.
+    Tensors in lists and dictionaries become inputs of their own. Other values (None, numbers, strings) are
+    built in as they are in the example.
     """
     try:
         import onnxscript  # noqa: F401
     except ImportError as missing:
         raise ImportError("writing ONNX needs onnxscript: pip install 'trimreg[export]'") from missing
-    inputs = inspect.signature(model.forward).bind(*example).arguments  # those of *more are a tuple
+    inputs = inspect.signature(model.forward).bind(*example).arguments  # those of *args as a tuple
     free = tuple(_free_axes(value, name) for name, value in inputs.items())
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's own, about its internals
         written = Path(folder) / "network.onnx"
         torch.onnx.export(
             model.eval(),
-            (*example, {}),  # a dictionary at the end stands for arguments by name, of which there are none
+            (*example, {}),  # a last dictionary would be read as keyword arguments
             written,
             dynamo=True,
             dynamic_shapes=free,
@@ -180,11 +163,11 @@ def to_onnx(model: nn.Module, example: tuple, path: str | PathLike) -> None:
             verbose=False,
         )
         content = written.read_bytes()
-    _write_atomically(Path(path), content)
+    write_atomically(path, content)
 
 
-def _free_axes(value, name: str):
-    """The axes of an input that are free, in the form of the input: the first of each tensor."""
+def _free_axes(value: Any, name: str) -> Any:
+    """The free axes of an input, in its structure: the first axis of each tensor."""
     if isinstance(value, Tensor):
         return {0: torch.export.Dim.AUTO} if value.dim() and value.shape[0] > 1 else None
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -194,6 +177,6 @@ def _free_axes(value, name: str):
     if type(value) is dict:
         return {key: _free_axes(part, f"{name}[{key!r}]") for key, part in value.items()}
     raise TypeError(
-        f"the input {name} is a {type(value).__name__}, which ONNX cannot take; it takes tensors, also in "
-        "lists, tuples and dictionaries, and numbers, texts and None, which are built in"
+        f"the input {name} is a {type(value).__name__}, which ONNX cannot take; use tensors, also in lists, "
+        "tuples and dictionaries, or numbers, strings and None, which are built in"
     )

@@ -1,20 +1,21 @@
 r"""Which channels of a traced network are constant, and which are needed.
 
-Every tensor of the graph that has channels gets two facts about each of them. Forwards: is the channel a
-constant, the same for every input and every place, and which one? A convolution with a cut filter gives 0,
-an activation turns 0 into act(0), a batch norm into :math:`\beta - \mu\gamma/\sigma`. Backwards: does
-anything that reaches the output read it? A column of zeros does not, nor does a layer that can take a
-constant into its bias.
+Two properties are found for each channel of every tensor of the graph. Forward: is the channel a constant,
+the same for every input and every place, and which one? A convolution with a zero filter gives 0, an
+activation turns 0 into act(0), a batch norm into :math:`\beta - \mu\gamma/\sigma`. Backward: does the output
+depend on it? It does not if all layers that read the channel have a column of zeros for it, or can take the
+constant into their bias.
 
-Tensors whose channels must be the same ones (before and after an activation, both sides of a residual sum)
-share a *space*; a channel of a space stays if any of its tensors is needed there. Needs are found as the
-least fixed point, starting from the output, so a residual network is no special case.
+Tensors that must have the same channels (before and after an activation, both terms of a residual sum) share
+a *space*. A channel of a space stays if it is needed in any of its tensors. The needed channels are the least
+fixed point, starting from the output, so a residual network is not a special case.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -25,43 +26,26 @@ from .tracing import run_step
 
 
 class Flow:
-    """Channels of every tensor of a traced network whose nodes carry ``meta["shape"]``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch import fx, nn
-    >>> from trimreg.nn.exporting.flow import Flow
-    >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
-    >>> with torch.no_grad():
-    ...     _ = net[2].weight[:, 1:3].zero_()
-    >>> traced = fx.symbolic_trace(net)
-    >>> for node, size in zip(traced.graph.nodes, (3, 4, 4, 2)):
-    ...     node.meta["shape"] = (1, size)
-    >>> flow = Flow(traced)
-    >>> flow.present(flow.mixes[1].source).tolist()  # what the first layer must give
-    [0, 3]
-    """
+    """The channels of every tensor of a traced network whose nodes have ``meta["shape"]``."""
 
     def __init__(self, traced: fx.GraphModule):
         self.traced = traced
         self.modules = dict(traced.named_modules())
         self.spaces = Spaces()
-        self.at: dict[fx.Node, Channels | None] = {}
+        self.at: dict[fx.Node, Any] = {}  # the Channels of its result, or None
         self.mixes: list[Mix] = []
         self.links: list[Link] = []
-        self.followers: list[tuple[fx.Node, nn.Module, Channels]] = []  # parameters one a channel
+        self.followers: list[tuple[fx.Node, nn.Module, Channels]] = []  # with one parameter per channel
         self.reshapes: list[tuple[fx.Node, int, int, Channels]] = []
         self.sizes: list[tuple[fx.Node, int]] = []
         self.embeddings: list[tuple[fx.Node, nn.Module, Channels]] = []
         self.attentions: list[tuple[fx.Node, nn.Module]] = []
-        self.left: dict[
-            str, tuple[str, bool]
-        ] = {}  # layers that are not taken apart: why, and is that ignorance
+        # Layers that stay whole: the reason, and whether it is that an operation is not known.
+        self.left: dict[str, tuple[str, bool]] = {}
         floats = [p.dtype for p in traced.parameters() if p.is_floating_point()]
         self._dtype = floats[0] if floats else torch.get_default_dtype()
         self._uses = Counter(id(t) for node in traced.graph.nodes for t in self._own_tensors(node))
-        self._root: dict[fx.Node, fx.Node] = {}  # whose memory a step's result may share
+        self._root: dict[fx.Node, fx.Node] = {}  # the step whose memory a result may share
         with torch.no_grad():
             for node in traced.graph.nodes:
                 self.at[node] = self._visit(node)
@@ -72,29 +56,28 @@ class Flow:
         """Indices of the channels that stay."""
         return self.spaces.needed(channels.space).nonzero().flatten()
 
-    # -- forwards -----------------------------------------------------------------------------------------
+    # -- forward ------------------------------------------------------------------------------------------
 
     def _visit(self, node: fx.Node) -> Channels | None:
         if node.op in ("placeholder", "get_attr"):
-            return None  # all of it is there
+            return None  # it stays whole
         if node.op == "output":
-            return self._hold_all(node, "the network's output")
+            return self._keep_all(node, "the network's output")
         module = self.modules[node.target] if node.op == "call_module" else None
         role = role_of_call(node.target) if module is None else role_of_module(module)
         label = f"{node.target} ({type(module).__name__})" if module is not None else call_name(node)
         if role == "pointwise" and node.op != "call_module" and self._tensors(node)[1:]:
             role = None
         if module is not None and any(self._uses[id(t)] > 1 for t in self._own_tensors(node)):
-            return self._hold_all(node, f"{label}, which is called more than once or shares its weights")
+            return self._keep_all(node, f"{label}, which is called more than once or shares its weights")
         if role == "mixing":
-            return self._hold_all(node, label)
+            return self._keep_all(node, label)
         if role is None:
-            return self._hold_all(node, label, unknown=bool(self._tensors(node)))
-        result = getattr(self, f"_visit_{role}")(node, module, label)
-        return result
+            return self._keep_all(node, label, unknown=bool(self._tensors(node)))
+        return getattr(self, f"_visit_{role}")(node, module, label)
 
     def _note_memory(self, node: fx.Node) -> None:
-        """Follow whose memory the result lies in; who reads it after a step in place reads other values."""
+        """Follow which results share memory: a step in place changes the values of all of them."""
         self._root[node] = node
         first = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
         if first is None or node.op not in ("call_module", "call_function", "call_method"):
@@ -120,12 +103,12 @@ class Flow:
     def _tensors(self, node: fx.Node) -> list[fx.Node]:
         return [n for n in node.all_input_nodes if "shape" in n.meta]
 
-    def _hold_all(self, node: fx.Node, reason: str, unknown: bool = False) -> None:
+    def _keep_all(self, node: fx.Node, reason: str, unknown: bool = False) -> Any:
         if node.op == "call_module":
             self.left[node.target] = reason, unknown
         for source in node.all_input_nodes:
             if self.at[source] is not None:
-                self.spaces.hold(self.at[source].space, reason, unknown)
+                self.spaces.keep_all(self.at[source].space, reason, unknown)
 
     def _fresh(
         self, size: int, axis: int, known: Tensor | None = None, value: Tensor | None = None
@@ -135,15 +118,14 @@ class Flow:
         return Channels(self.spaces.new(size), axis, known, value)
 
     def _channels_on(self, node: fx.Node, axis: int, reason: str) -> Channels:
-        """The channels of a tensor along ``axis``; if others are tracked, or none, then all of them are
-        there."""
+        """The channels of a tensor along ``axis``; if it is not the tracked axis, all of them stay."""
         found = self.at[node]
         if found is not None and found.axis == axis:
             return found
         if found is not None:
-            self.spaces.hold(found.space, reason)
+            self.spaces.keep_all(found.space, reason)
         full = self._fresh(node.meta["shape"][axis], axis)
-        self.spaces.hold(full.space, "the network's input" if node.op == "placeholder" else reason)
+        self.spaces.keep_all(full.space, "the network's input" if node.op == "placeholder" else reason)
         return full
 
     def _visit_mix(self, node, module, label) -> Channels | None:
@@ -152,7 +134,7 @@ class Flow:
         space_dims = module.weight.dim() - 2
         axis = len(shape) - 1 - space_dims
         if space_dims and axis != 1:
-            return self._hold_all(node, f"{label} without a batch axis")
+            return self._keep_all(node, f"{label} without a batch axis")
         source = self._channels_on(source_node, axis, label)
         weight = module.weight.detach()
         reads = weight.ne(0).flatten(2).any(-1) if space_dims else weight.ne(0)
@@ -167,12 +149,12 @@ class Flow:
         return target
 
     def _visit_grouped(self, node, module, label) -> None:
-        return self._hold_all(node, f"{label} with {module.groups} groups")
+        return self._keep_all(node, f"{label} with {module.groups} groups")
 
     def _visit_depthwise(self, node, module, label) -> Channels | None:
         source = self.at[node.args[0]]
         if source is None or source.axis != 1:
-            return self._hold_all(node, label)
+            return self._keep_all(node, label)
         result = self._over_space(node, module, source)
         silent = ~module.weight.ne(0).flatten(1).any(1)
         bias = torch.zeros_like(result.value) if module.bias is None else module.bias.detach()
@@ -182,14 +164,14 @@ class Flow:
         return result
 
     def _visit_plane(self, node, module, label) -> Channels:
-        target = self._fresh(module.weight.shape[0], 1)  # of its input only the size of the image matters
+        target = self._fresh(module.weight.shape[0], 1)  # only the image size of its input matters
         self.followers.append((node, module, target))
         return target
 
     def _visit_norm(self, node, module, label) -> Channels | None:
         source = self.at[node.args[0]]
         if source is None or source.axis != 1 or module.running_mean is None:
-            return self._hold_all(node, label)
+            return self._keep_all(node, label)
         result = self._channelwise(node, module, source, 1)
         self.followers.append((node, module, result))
         return result
@@ -198,12 +180,12 @@ class Flow:
         source = self.at[node.args[0] if node.args else node.kwargs["input"]]
         if source is None:
             return None
-        if len(node.all_input_nodes) > 1:  # an argument that the graph computes: clamp(max=x.size(0))
+        if len(node.all_input_nodes) > 1:  # the graph computes an argument: clamp(max=x.size(0))
             return Channels(source.space, source.axis, torch.zeros_like(source.known), source.value)
         result = self._channelwise(node, module, source, source.axis)
         if isinstance(module, nn.PReLU) and module.num_parameters > 1:
             if source.axis != 1:
-                return self._hold_all(node, label)
+                return self._keep_all(node, label)
             self.followers.append((node, module, result))
         return result
 
@@ -214,24 +196,26 @@ class Flow:
         rank = len(node.args[0].meta["shape"])
         axes = spatial_axes(node, module, rank)
         if source.axis != 1 or "shape" not in node.meta or axes is None or axes > rank - 2:
-            return self._hold_all(node, label, unknown=True)
-        if node.all_input_nodes[1:]:  # sizes that the graph computes: interpolate(x, y.shape[2:])
+            return self._keep_all(node, label, unknown=True)
+        if node.all_input_nodes[1:]:  # the graph computes the sizes: interpolate(x, y.shape[2:])
             known = source.known if call_name(node) == "interpolate" else torch.zeros_like(source.known)
             return Channels(source.space, 1, known, source.value)
         return self._over_space(node, module, source)
 
     def _over_space(self, node, module, source: Channels) -> Channels:
-        """Pooling, depthwise convolution: a constant must be one for larger images as well. On an image of
-        one pixel the mean over a padded window is the same everywhere, and yet depends on the padding."""
+        """The channels after pooling or depthwise convolution: a constant must be one for larger images too.
+
+        On an image of one pixel the mean over a padded window is constant, and yet it depends on the padding.
+        """
         result = self._channelwise(node, module, source, 1)
-        for more in (15, 16, 17):  # windows of a step of two or three end differently on each
+        for more in (15, 16, 17):  # windows with stride 2 or 3 end differently on each
             larger = self._channelwise(node, module, source, 1, more)
             same = (larger.value - result.value).abs() <= 1e-6 * result.value.abs()
             result.known = result.known & larger.known & same
         return result
 
     def _channelwise(self, node, module, source: Channels, axis: int, more: int = 0) -> Channels:
-        """The same channels after ``node``; constants are found by running it on constants."""
+        """The same channels after ``node``; new constants are found by running it on the old ones."""
         shape = list(node.args[0].meta["shape"] if node.args else node.kwargs["input"].meta["shape"])
         shape[2:] = [size + more for size in shape[2:]]
         if source.axis > 0:
@@ -253,7 +237,7 @@ class Flow:
         dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
         dims = [dims] if isinstance(dims, int) else dims
         if not dims or node.all_input_nodes[1:] or source.axis in (gone := {d % rank for d in dims}):
-            return self._hold_all(node, label)
+            return self._keep_all(node, label)
         keeps = len(node.meta["shape"]) == rank
         return self._channelwise(
             node, module, source, source.axis - (0 if keeps else sum(d < source.axis for d in gone))
@@ -263,15 +247,15 @@ class Flow:
         operands = list(node.args)
         tensors = [x for x in operands if isinstance(x, fx.Node) and "shape" in x.meta]
         if len(operands) != 2 or any(isinstance(x, fx.Node) for x in node.kwargs.values()):
-            return self._hold_all(node, label, unknown=True)
+            return self._keep_all(node, label, unknown=True)
         found = [self.at[x] for x in tensors]
         if all(c is None for c in found):
             return None
-        ends = {
+        ends: set[Any] = {
             None if c is None else c.axis - len(x.meta["shape"]) for c, x in zip(found, tensors, strict=True)
         }
         if None in ends or len(ends) > 1 or len({c.size for c in found}) > 1:
-            return self._hold_all(node, label)
+            return self._keep_all(node, label)
         for other in found[1:]:
             self.spaces.join(found[0].space, other.space)
         known = torch.stack([c.known for c in found]).all(0)
@@ -291,21 +275,17 @@ class Flow:
     def _visit_cat(self, node, module, label) -> Channels | None:
         parts = node.args[0]
         dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
-        if isinstance(parts, fx.Node) or not isinstance(dim, int):  # as many as a step gives, chunk or split
-            return self._hold_all(node, label, unknown=True)
+        if isinstance(parts, fx.Node) or not isinstance(dim, int):  # the result of chunk or split
+            return self._keep_all(node, label, unknown=True)
         rank = len(node.meta["shape"])
         axes = {self.at[part].axis for part in parts if self.at[part] is not None}
         if not axes:
             return None
         if axes != {dim % rank}:
-            return self._hold_all(node, label)
+            return self._keep_all(node, label)
         found = [self._channels_on(part, dim % rank, label) for part in parts]
-        target = self._fresh(
-            sum(c.size for c in found),
-            dim % rank,
-            torch.cat([c.known for c in found]),
-            torch.cat([c.value for c in found]),
-        )
+        known, value = torch.cat([c.known for c in found]), torch.cat([c.value for c in found])
+        target = self._fresh(known.numel(), dim % rank, known, value)
         start = 0
         for c in found:
             self.links.append(Link(c.space, target.space, start + torch.arange(c.size)[:, None]))
@@ -320,23 +300,15 @@ class Flow:
         merged = flattened_range(before, after)
         if merged is None or (merged[0] == 0 and source.axis <= merged[1]):
             reason = f"{label} from {tuple(before)} to {tuple(after)}"
-            return self._hold_all(node, reason, unknown=True)
+            return self._keep_all(node, reason, unknown=True)
         start, end = merged
         if not start <= source.axis <= end:
-            target = Channels(
-                source.space,
-                source.axis - (end - start if source.axis > end else 0),
-                source.known,
-                source.value,
-            )
+            axis = source.axis - (end - start if source.axis > end else 0)
+            target = Channels(source.space, axis, source.known, source.value)
         else:
             block = before[start : end + 1]
-            index = (
-                torch.arange(math.prod(block))
-                .reshape(block)
-                .movedim(source.axis - start, 0)
-                .reshape(source.size, -1)
-            )
+            index = torch.arange(math.prod(block)).reshape(block).movedim(source.axis - start, 0)
+            index = index.reshape(source.size, -1)
             owner = torch.empty(index.numel(), dtype=torch.long)
             owner[index] = torch.arange(source.size)[:, None].expand_as(index)
             target = self._fresh(index.numel(), start, source.known[owner], source.value[owner])
@@ -351,7 +323,7 @@ class Flow:
         rank = len(node.meta["shape"])
         dims = [d for x in node.args[1:] for d in (x if isinstance(x, (tuple, list)) else [x])]
         if node.kwargs or not all(isinstance(d, int) for d in dims):
-            return self._hold_all(node, label, unknown=True)
+            return self._keep_all(node, label, unknown=True)
         order = [d % rank for d in dims]
         if "transpose" in call_name(node):
             a, b = order
@@ -369,12 +341,12 @@ class Flow:
         index = index if isinstance(index, tuple) else (index,)
         plain = all(isinstance(i, (int, slice)) for i in index)
         if not plain or (source.axis < len(index) and index[source.axis] != slice(None)):
-            return self._hold_all(node, label, unknown=True)
+            return self._keep_all(node, label, unknown=True)
         gone = sum(isinstance(i, int) for i in index[: source.axis])
         return Channels(source.space, source.axis - gone, source.known, source.value)
 
     def _read_sizes(self, node, shape_node, index, label) -> None:
-        """A width that is read alone is replaced by the one that the network was written for."""
+        """Note a width that is read alone: it is replaced by that of the original network."""
         tensor = shape_node.args[0]
         channels, axes = self.at[tensor], range(len(tensor.meta["shape"]))
         if channels is None:
@@ -383,7 +355,7 @@ class Flow:
             if axes[index] == channels.axis:
                 self.sizes.append((node, channels.size))
         elif node.all_input_nodes[1:] or channels.axis in axes[index]:
-            self._hold_all(shape_node, label, unknown=True)  # some sizes at once, with the width among them
+            self._keep_all(shape_node, label, unknown=True)  # several sizes at once
 
     def _visit_size(self, node, module, label) -> None:
         tensor = node.args[0]
@@ -396,24 +368,24 @@ class Flow:
         elif node.op == "call_function" and node.args[1] in ("device", "dtype", "ndim"):
             pass
         elif not reads_shape(node) or any(role_of_call(user.target) != "item" for user in node.users):
-            return self._hold_all(node, label, unknown=True)
+            return self._keep_all(node, label, unknown=True)
         return None
 
     def _visit_embedding(self, node, module, label) -> Channels:
         target = self._fresh(module.embedding_dim, len(node.meta["shape"]) - 1)
         if module.max_norm is not None:  # the norm of a row is that of all its entries
-            self.spaces.hold(target.space, f"max_norm of {label}")
+            self.spaces.keep_all(target.space, f"max_norm of {label}")
         self.embeddings.append((node, module, target))
         return target
 
     def _visit_attention(self, node, module, label) -> None:
         self.attentions.append((node, module))
-        return self._hold_all(node, label)
+        return self._keep_all(node, label)
 
-    # -- backwards ----------------------------------------------------------------------------------------
+    # -- backward -----------------------------------------------------------------------------------------
 
     def _solve(self) -> None:
-        """The least sets of needed channels; no set is left empty, because a layer of width 0 is none."""
+        """Find the least sets of needed channels. No set stays empty, since a layer cannot have width 0."""
         changed = True
         while changed:
             changed = False
@@ -430,5 +402,5 @@ class Flow:
                         self.spaces.needed(space)[0] = changed = True
 
     def reads(self, mix: Mix) -> Tensor:
-        """The input channels that a layer must be given: not constant, with a weight into a needed output."""
+        """The input channels that a layer needs: not constant, and with a weight into a needed output."""
         return mix.reads[self.spaces.needed(mix.target.space)].any(0) & ~mix.source.known

@@ -1,14 +1,15 @@
-"""Making a traced network physically smaller, by what :mod:`trimreg.nn.exporting.flow` found out.
+"""Making a traced network smaller, with the results of :mod:`trimreg.nn.exporting.flow`.
 
-Layers get the rows of the channels that stay and the columns that they read. Constants that are no longer
-computed go into the bias of the layer that read them. Where a layer reads fewer entries than are there, a
-gather takes them.
+Layers keep the rows of the channels that stay and the columns that they read. Constants that are no longer
+computed move into the bias of the layer that reads them. If a layer reads only some of the entries of its
+input, a gather selects them.
 """
 
 from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -16,34 +17,34 @@ from torch import Tensor, fx, nn
 from .catalog import CONVOLUTIONS
 from .flow import Flow
 from .slim import Gather, MappedEmbedding, Plane, SlimAttention
-from .spaces import Mix, zero_padded
+from .spaces import Channels, Mix, zero_padded
 from .tracing import remove_dead_steps
 
-#: A convolution gathers its input only if that leaves out at least a quarter: gathering copies the tensor.
+#: A convolution gathers its input only if that removes at least a quarter, since gathering copies the tensor.
 GATHER_BELOW = 0.75
 
 
 @dataclass
 class Kept:
-    """What physically stays of a layer: indices along each axis of its groups (None: all)."""
+    """The indices that stay of a layer, along each axis of its groups (None: all), and why."""
 
     rows: Tensor | None = None
     columns: Tensor | None = None
     heads: Tensor | None = None
-    held_by: list[str] = field(default_factory=list)
+    kept_by: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
 
 def shrink(
-    traced: fx.GraphModule, flow: Flow, by_input: frozenset[str] = frozenset(), asked=frozenset()
+    traced: fx.GraphModule, flow: Flow, by_input: frozenset[str], asked: frozenset[str]
 ) -> dict[str, Kept]:
-    """Shrink ``traced`` in place; what stays of each layer by name.
+    """Shrink ``traced`` in place; returns what stays of each layer, by name.
 
-    ``by_input``: layers whose size is counted by inputs. They always get exactly the inputs that they read.
-    ``asked``: layers to answer for, also if they are gone because their result reaches no output.
+    Layers in ``by_input`` have their size counted by inputs, and always get exactly the inputs that they
+    read. Layers in ``asked`` are in the result also if they are gone because no output depends on them.
     """
     kept = {
-        name: Kept(held_by=[reason], unknown=[reason] if unknown else [])
+        name: Kept(kept_by=[reason], unknown=[reason] if unknown else [])
         for name, (reason, unknown) in flow.left.items()
     }
     with torch.no_grad():
@@ -53,7 +54,7 @@ def shrink(
             present = flow.present(channels)
             if present.numel() < channels.size:
                 _put(traced, node.target, _take_channels(module, present))
-            kept[node.target] = Kept(rows=present, held_by=flow.spaces.reasons(channels.space))
+            kept[node.target] = Kept(rows=present, kept_by=flow.spaces.reasons(channels.space))
         for node, module, channels in flow.embeddings:
             kept[node.target] = _shrink_embedding(traced, flow, node, module, channels)
         for node, module in flow.attentions:
@@ -63,14 +64,14 @@ def shrink(
             if named_sizes and flow.present(channels).numel() < channels.size:
                 _replace_by_flatten(traced.graph, node, start, end)
         for node, size in flow.sizes:
-            node.replace_all_uses_with(size)  # the width that the network was written for
+            node.replace_all_uses_with(size)  # the width in the original network
             traced.graph.erase_node(node)
     remove_dead_steps(traced.graph, traced)
     traced.graph.lint()
     traced.delete_all_unused_submodules()
     here = {name for name, _ in traced.named_modules()}
     for name in set(asked) - here:
-        kept[name] = Kept(*[torch.arange(0)] * 3)  # its result reaches no output
+        kept[name] = Kept(*[torch.arange(0)] * 3)  # no output depends on it
     traced.recompile()
     return kept
 
@@ -80,12 +81,12 @@ def _put(traced: fx.GraphModule, name: str, module: nn.Module) -> None:
     parent, _, leaf = name.rpartition(".")
     trained = {part: p.requires_grad for part, p in old.named_parameters()}
     for part, parameter in module.named_parameters():
-        parameter.requires_grad_(trained.get(part, any(trained.values())))  # what was frozen stays so
+        parameter.requires_grad_(trained.get(part, any(trained.values())))  # frozen parameters stay frozen
     setattr(traced.get_submodule(parent), leaf, module.train(old.training))
 
 
 def _add(traced: fx.GraphModule, name: str, module: nn.Module) -> str:
-    """Add a module at the top under a name that is free."""
+    """Add a module at the top level under a new name; returns the name."""
     name = name.replace(".", "_")
     while hasattr(traced, name):
         name += "_"
@@ -128,7 +129,7 @@ def _shrink_mix(traced: fx.GraphModule, flow: Flow, mix: Mix, exact: bool) -> Ke
     if gathers:
         place = torch.searchsorted(present, columns)
         with traced.graph.inserting_before(node):
-            # counted from the end, where a layer has its channels however many axes come before
+            # counted from the end: any number of axes may come before the channels
             gather = _add(traced, f"{name}_gather", Gather(place, 1 - weight.dim()))
             node.replace_input_with(source_node, traced.graph.call_module(gather, (source_node,)))
     if plane is not None:
@@ -137,16 +138,12 @@ def _shrink_mix(traced: fx.GraphModule, flow: Flow, mix: Mix, exact: bool) -> Ke
         with traced.graph.inserting_after(added):
             total = traced.graph.call_function(operator.add, (node, added))
         node.replace_all_uses_with(total, delete_user_cb=lambda user: user is not total)
-    return Kept(
-        rows,
-        columns,
-        held_by=flow.spaces.reasons(mix.target.space),
-        unknown=flow.spaces.reasons(mix.target.space, unknown_only=True),
-    )
+    reasons, unknown = (flow.spaces.reasons(mix.target.space, only) for only in (False, True))
+    return Kept(rows, columns, kept_by=reasons, unknown=unknown)
 
 
 def _like(module: nn.Module, weight: Tensor, bias: Tensor | None, groups: int = 1) -> nn.Module:
-    """A layer of the same kind with this weight and bias."""
+    """A layer of the same class with this weight and bias."""
     out_size, in_size = weight.shape[:2]
     factory = {"device": weight.device, "dtype": weight.dtype}
     if isinstance(module, CONVOLUTIONS):
@@ -184,7 +181,7 @@ def _take_channels(module: nn.Module, present: Tensor) -> nn.Module:
 
 
 def _replace_by_flatten(graph: fx.Graph, node: fx.Node, start: int, end: int) -> None:
-    """``view(-1, 800)`` names a width that is no longer there; flattening does not."""
+    """Replace a reshape that names a width, ``view(-1, 800)``, by a flatten."""
     with graph.inserting_before(node):
         flat = graph.call_function(torch.flatten, (node.args[0], start, end))
     node.replace_all_uses_with(flat)
@@ -194,13 +191,15 @@ def _replace_by_flatten(graph: fx.Graph, node: fx.Node, start: int, end: int) ->
 # -- embeddings and attention -----------------------------------------------------------------------------
 
 
-def _shrink_embedding(traced: fx.GraphModule, flow: Flow, node, module, channels) -> Kept:
+def _shrink_embedding(
+    traced: fx.GraphModule, flow: Flow, node: fx.Node, module: Any, channels: Channels
+) -> Kept:
     columns = flow.present(channels)
     table = module.weight[:, columns]
     rows = table.ne(0).any(1).nonzero().flatten()
     if module.max_norm is not None:
-        return Kept(rows=torch.arange(module.num_embeddings), held_by=["its max_norm"])
-    if rows.numel() < module.num_embeddings - 1:  # one row of zeros stays anyway
+        return Kept(rows=torch.arange(module.num_embeddings), kept_by=["its max_norm"])
+    if rows.numel() < module.num_embeddings - 1:  # one row of zeros is needed anyway
         place = torch.full((module.num_embeddings,), rows.numel())
         place[rows] = torch.arange(rows.numel())
         made = MappedEmbedding(place, rows.numel(), columns.numel()).to(table.dtype)
@@ -225,7 +224,7 @@ def _shrink_attention(traced: fx.GraphModule, node: fx.Node, module: nn.Multihea
         alive = torch.tensor([0])
     reason = _attention_stays(node, module)
     if alive.numel() == heads or reason:
-        return Kept(heads=torch.arange(heads), held_by=[reason] if reason else [])
+        return Kept(heads=torch.arange(heads), kept_by=[reason] if reason else [])
     made = SlimAttention(
         module.embed_dim, alive.numel(), width, module.kdim, module.vdim,
         module.in_proj_bias is not None, module.batch_first,
@@ -253,14 +252,14 @@ def _projections(module: nn.MultiheadAttention) -> list[tuple[Tensor, Tensor | N
 
 
 def _attention_stays(node: fx.Node, module: nn.MultiheadAttention) -> str:
-    """Why heads cannot be taken out of this layer; empty if they can."""
+    """The reason why heads of this layer cannot be removed; empty if they can."""
     if module.bias_k is not None or module.add_zero_attn:
         return "add_bias_kv or add_zero_attn"
     if any(user.target is not operator.getitem or user.args[1] != 0 for user in node.users):
         return "its attention weights are used"
     mask = node.args[5] if len(node.args) > 5 else node.kwargs.get("attn_mask")
     if isinstance(mask, fx.Node) and len(mask.meta["shape"]) == 3:
-        return "its mask, which is another for every head"
+        return "its mask, which differs by head"
     shapes = [x.meta["shape"] for x in node.args[:3] if isinstance(x, fx.Node)]
     if len(shapes) < 3 or any(len(shape) != 3 for shape in shapes):
         return "its input is not (batch, steps, width)"

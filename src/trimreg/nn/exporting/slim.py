@@ -1,6 +1,8 @@
-"""The few layers that a shrunk network needs and ``torch.nn`` does not have."""
+"""The layers of exported networks that ``torch.nn`` does not have."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,17 +10,9 @@ from torch.nn import functional as F
 
 
 class Gather(nn.Module):
-    """Takes the entries ``index`` along ``dim``: 392 of 784 pixels, 45 of 800 flattened features.
+    """Selects the entries ``index`` along ``dim``: 392 of 784 pixels, 45 of 800 flattened features."""
 
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.nn.exporting.slim import Gather
-    >>> Gather([0, 2])(torch.tensor([[5.0, 6.0, 7.0]]))
-    tensor([[5., 7.]])
-    """
-
-    def __init__(self, index, dim: int = 1):
+    def __init__(self, index: Any, dim: int = 1):
         super().__init__()
         self.dim = dim
         self.register_buffer("index", torch.as_tensor(index, dtype=torch.long).clone())
@@ -31,24 +25,15 @@ class Gather(nn.Module):
 
 
 class Plane(nn.Module):
-    r"""What channels that are constant in space add to a zero-padded convolution.
+    r"""The contribution of channels that are constant in space to a zero-padded convolution.
 
-    A cut channel in front of a convolution may be a constant :math:`c_j \ne 0` (an activation of zero, the
-    shift of a batch norm). Without padding it adds :math:`\sum_j c_j \sum_{uv} W_{ijuv}` to the bias. With
-    zero padding it adds less at the border. All such channels together are one channel of ones with the
-    kernel :math:`\sum_j c_j W_{ij}`; it does not depend on the sample, so it is convolved once for the
-    whole batch.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.nn.exporting.slim import Plane
-    >>> Plane(torch.ones(1, 1, 3, 3), padding=1)(torch.zeros(8, 4, 2, 3)).detach()
-    tensor([[[[4., 6., 4.],
-              [4., 6., 4.]]]])
+    A removed channel in front of a convolution may be a constant :math:`c_j \ne 0` (the activation of zero,
+    the shift of a batch norm). Without padding it adds :math:`\sum_j c_j \sum_{uv} W_{ijuv}` to the bias.
+    With zero padding it adds less at the border. All such channels together act like one channel of ones with
+    the kernel :math:`\sum_j c_j W_{ij}`. It does not depend on the sample, so it is convolved once per batch.
     """
 
-    def __init__(self, weight: Tensor, stride=1, padding=0, dilation=1):
+    def __init__(self, weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1):
         super().__init__()
         self.weight = nn.Parameter(weight.detach().clone())
         self.stride, self.padding, self.dilation = stride, padding, dilation
@@ -60,24 +45,12 @@ class Plane(nn.Module):
 
 
 class MappedEmbedding(nn.Module):
-    """An embedding of the kept rows; ``index`` says where a token's row went, ``rows`` if it was cut.
+    """An embedding of the kept rows; ``index`` is the new row of each token, ``rows`` if its row was removed.
 
-    The last row of the table is zero and belongs to all tokens that were cut.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.nn.exporting.slim import MappedEmbedding
-    >>> table = MappedEmbedding([1, 0, 1], rows=1, embedding_dim=2)
-    >>> with torch.no_grad():
-    ...     _ = table.table.weight.copy_(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
-    >>> table(torch.tensor([0, 1, 2])).detach()
-    tensor([[0., 0.],
-            [3., 4.],
-            [0., 0.]])
+    The last row of the table is zero, for all tokens whose rows were removed.
     """
 
-    def __init__(self, index, rows: int, embedding_dim: int):
+    def __init__(self, index: Any, rows: int, embedding_dim: int):
         super().__init__()
         self.rows, self.embedding_dim = rows, embedding_dim
         self.register_buffer("index", torch.as_tensor(index, dtype=torch.long).clone())
@@ -90,18 +63,8 @@ class MappedEmbedding(nn.Module):
 class SlimAttention(nn.Module):
     """Multi-head attention with fewer heads than ``embed_dim / head_dim``.
 
-    ``nn.MultiheadAttention`` ties the number of heads to the width of its input, so a layer with heads cut
-    cannot be written with it. It is called as ``nn.MultiheadAttention`` is and returns no attention
-    weights.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.nn.exporting.slim import SlimAttention
-    >>> attention = SlimAttention(embed_dim=12, heads=2, head_dim=3, kdim=12, vdim=12)
-    >>> x = torch.zeros(5, 7, 12)
-    >>> attention(x, x, x)[0].shape
-    torch.Size([5, 7, 12])
+    ``nn.MultiheadAttention`` ties the number of heads to the width of its input, so it cannot have fewer
+    heads at the same width. This layer is called in the same way and returns no attention weights.
     """
 
     def __init__(
@@ -145,7 +108,7 @@ class SlimAttention(nn.Module):
 
 
 def _additive(q: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None) -> Tensor | None:
-    """The two masks of ``nn.MultiheadAttention`` (True: not allowed) as one that is added to the scores."""
+    """The two masks of ``nn.MultiheadAttention`` (True: not allowed) as one mask to add to the scores."""
     total = None
     masks = (attn_mask, None if key_padding_mask is None else key_padding_mask[:, None, None, :])
     for mask in masks:

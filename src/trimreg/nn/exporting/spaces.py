@@ -1,4 +1,4 @@
-"""Channels of tensors, and the spaces of channels that are cut together; see :mod:`.flow`."""
+"""Channels of tensors, and spaces of channels that are removed together; see :mod:`.flow`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor, fx, nn
 
 
 class ExportError(ValueError):
-    """The network cannot be made smaller as asked; the message names the layer."""
+    """The network cannot be shrunk to the requested size; the message names the layer."""
 
 
 @dataclass(eq=False)
 class Channels:
-    """The channels of one tensor: where they lie, and which are known constants."""
+    """The channels of one tensor: their axis, and which of them are known constants."""
 
     space: int
     axis: int
@@ -48,17 +48,17 @@ class Link:
 
 
 class Spaces:
-    """Sets of channels that are cut together; joined by union-find."""
+    """Sets of channels that are removed together, joined by union-find."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._parent: list[int] = []
         self._needed: list[Tensor] = []
-        self._held: list[dict[str, bool]] = []
+        self._reasons: list[dict[str, bool]] = []
 
     def new(self, size: int) -> int:
         self._parent.append(len(self._parent))
         self._needed.append(torch.zeros(size, dtype=torch.bool))
-        self._held.append({})
+        self._reasons.append({})
         return len(self._parent) - 1
 
     def find(self, space: int) -> int:
@@ -71,32 +71,35 @@ class Spaces:
         if a != b:
             self._parent[b] = a
             self._needed[a] |= self._needed[b]
-            self._held[a] |= self._held[b]
+            self._reasons[a] |= self._reasons[b]
 
     def needed(self, space: int) -> Tensor:
         return self._needed[self.find(space)]
 
     def need(self, space: int, which: Tensor) -> bool:
-        """Mark channels as needed; whether that changed anything."""
+        """Mark channels as needed; returns whether that changed anything."""
         now = self._needed[self.find(space)]
         changed = bool((which & ~now).any())
         now |= which
         return changed
 
-    def hold(self, space: int, reason: str, unknown: bool = False) -> None:
-        """All channels stay, for this reason; ``unknown``: only because we do not know better."""
+    def keep_all(self, space: int, reason: str, unknown: bool = False) -> None:
+        """Keep all channels for this reason; ``unknown`` if only because an operation is not known."""
         self._needed[self.find(space)].fill_(True)
-        self._held[self.find(space)][reason] = unknown
+        self._reasons[self.find(space)][reason] = unknown
 
     def reasons(self, space: int, unknown_only: bool = False) -> list[str]:
-        return [text for text, unknown in self._held[self.find(space)].items() if unknown or not unknown_only]
+        """The reasons to keep all channels of a space."""
+        return [
+            text for text, unknown in self._reasons[self.find(space)].items() if unknown or not unknown_only
+        ]
 
     def roots(self) -> list[int]:
         return [space for space, parent in enumerate(self._parent) if space == parent]
 
 
 def zero_padded(module: nn.Module) -> bool:
-    """Whether a convolution sees zeros beyond the border."""
+    """Whether a convolution pads its input with zeros."""
     if getattr(module, "padding_mode", None) != "zeros":
         return False
     if isinstance(module.padding, str):
@@ -105,14 +108,7 @@ def zero_padded(module: nn.Module) -> bool:
 
 
 def flattened_range(before: tuple, after: tuple) -> tuple[int, int] | None:
-    """The first and last dimension that a reshape merges; None if it does something else.
-
-    Examples
-    --------
-    >>> from trimreg.nn.exporting.spaces import flattened_range
-    >>> flattened_range((8, 50, 4, 4), (8, 800)), flattened_range((8, 6), (4, 12))
-    ((1, 3), None)
-    """
+    """The first and last axis that a reshape merges; None if it does something else."""
     span = len(before) - len(after)
     if span < 0:
         return None

@@ -1,10 +1,11 @@
-"""Following a network step by step: its graph, the shapes on the way, and where two networks part."""
+"""The graph of a network with the shapes at its steps, and the comparison of two networks."""
 
 from __future__ import annotations
 
 import copy
 import inspect
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -17,43 +18,31 @@ TOLERANCE = 1e-5
 
 
 class TracingFailed(ExportError):
-    """The network's forward cannot be written as a graph."""
+    """The forward of the network cannot be written as a graph."""
 
 
 def trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
-    """The network as a graph whose nodes carry ``meta["shape"]``, found by running the example through it.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch import nn
-    >>> from trimreg.nn.exporting.tracing import trace
-    >>> traced = trace(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), (torch.zeros(5, 3),))
-    >>> [(node.name, node.meta["shape"]) for node in traced.graph.nodes if node.op == "call_module"]
-    [('_0', (5, 2)), ('_1', (5, 2))]
-    """
+    """The network as a graph whose nodes have ``meta["shape"]``, from a run on the example."""
     names = list(inspect.signature(model.forward).parameters.values())
     left_out = names[len(inputs) :]
     needed = [
         p.name for p in left_out if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
     if needed or len(inputs) > len(names):
-        raise ValueError(
-            f"{type(model).__name__}.forward takes ({', '.join(p.name for p in names)}); the example has "
-            f"{len(inputs)} inputs"
-        )
+        takes = f"{type(model).__name__}.forward takes ({', '.join(p.name for p in names)})"
+        raise ValueError(f"{takes}; the example has {len(inputs)} inputs")
     defaults = {p.name: p.default for p in left_out if p.default is not p.empty}
     try:
         graph = _Tracer().trace(model, concrete_args=defaults or None)
-        for node in list(graph.nodes):  # the defaults are built in
+        for node in list(graph.nodes):  # the defaults become constants
             if node.op == "call_function" and getattr(node.target, "__name__", "") == "_assert_is_none":
                 graph.erase_node(node)
-        remove_dead_steps(graph, model)  # and with them the checks that a default was not changed
+        remove_dead_steps(graph, model)  # also the checks that a default was not changed
         unused = [node for node in graph.nodes if node.op == "placeholder"][len(inputs) :]
         for node in unused:
             if not node.users:
                 graph.erase_node(node)
-        _pass_by_place(graph, model)
+        _pass_by_position(graph, model)
         traced = fx.GraphModule(model, graph)
         with torch.no_grad():
             _Recorder(traced).run(*moved(inputs))
@@ -66,26 +55,10 @@ def trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
 
 
 def faithful_trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
-    """The graph of a copy of the network, if it gives the network's outputs; else a :class:`TracingFailed`.
+    """The graph of a copy of the network; a :class:`TracingFailed` if its outputs are not the network's.
 
-    What torch.fx does not see of ``forward`` is not in the graph: it takes ``k += 1`` for ``k = k + 1``, also
-    where another name stands for the same tensor.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch import nn
-    >>> from trimreg.nn.exporting.tracing import faithful_trace
-    >>> class Adds(nn.Module):
-    ...     def forward(self, x):
-    ...         same = x
-    ...         same += 1
-    ...         return x
-    >>> faithful_trace(Adds(), (torch.zeros(2),))
-    Traceback (most recent call last):
-    ...
-    trimreg.nn.exporting.tracing.TracingFailed: the graph that torch.fx makes of Adds.forward gives other
-    outputs ...
+    The graph of torch.fx can be wrong: it reads ``k += 1`` as ``k = k + 1`` even if another name stands for
+    the same tensor.
     """
     traced = trace(copy.deepcopy(model), inputs)
     found = _difference(model, traced, inputs)
@@ -99,18 +72,18 @@ def faithful_trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
 
 
 class _Tracer(fx.Tracer):
-    """The layers of an exported network are steps as well, so that it can be pruned and exported again."""
+    """A tracer that keeps the layers of exported networks as steps, so that these can be exported again."""
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         return type(module) in SLIM_MODULES or super().is_leaf_module(module, name)
 
 
-#: The leading arguments of steps of these roles; others take their tensor as ``input``.
+#: The first arguments of steps with these roles; for all others it is ``input``.
 _LEADING = {"attention": ("query", "key", "value"), "cat": ("tensors", "dim"), "size": ("input", "dim")}
 
 
-def _pass_by_place(graph: fx.Graph, model: nn.Module) -> None:
-    """Known steps that were given leading arguments by name, ``F.relu(input=x)``, get them by place."""
+def _pass_by_position(graph: fx.Graph, model: nn.Module) -> None:
+    """Pass the first arguments of known steps by position, also if they were given by name."""
     for node in graph.nodes:
         if node.op not in ("call_module", "call_function", "call_method"):
             continue
@@ -126,7 +99,7 @@ def _pass_by_place(graph: fx.Graph, model: nn.Module) -> None:
 
 
 def remove_dead_steps(graph: fx.Graph, model: nn.Module) -> None:
-    """Remove steps whose results nobody uses, but for those that write into a tensor."""
+    """Remove steps with unused results, except for those that write into a tensor."""
 
     def writes(node):
         module = model.get_submodule(node.target) if node.op == "call_module" else None
@@ -135,8 +108,8 @@ def remove_dead_steps(graph: fx.Graph, model: nn.Module) -> None:
     graph.eliminate_dead_code(writes)
 
 
-def run_step(node: fx.Node, module: nn.Module | None, tensor: Tensor):
-    """What a step of a graph gives for another tensor in place of its first argument."""
+def run_step(node: fx.Node, module: Any, tensor: Tensor) -> Any:
+    """The result of a step with another tensor as its first argument."""
     arguments = (tensor, *node.args[1:])
     if node.op == "call_module":
         return module(*arguments, **node.kwargs)
@@ -146,7 +119,7 @@ def run_step(node: fx.Node, module: nn.Module | None, tensor: Tensor):
 
 
 class _Recorder(fx.Interpreter):
-    """Runs a graph, keeps what each step gave and notes the shapes."""
+    """Runs a graph, keeps the result of each step and notes its shape."""
 
     def __init__(self, traced: fx.GraphModule):
         super().__init__(traced, garbage_collect_values=False)
@@ -159,17 +132,8 @@ class _Recorder(fx.Interpreter):
         return result
 
 
-def outputs_of(model: nn.Module, inputs: tuple):
-    """What the network gives for the example; if it fails, a ValueError that names the layer and the shapes.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch import nn
-    >>> from trimreg.nn.exporting.tracing import outputs_of
-    >>> outputs_of(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), (torch.ones(5, 3),)).shape
-    torch.Size([5, 2])
-    """
+def outputs_of(model: nn.Module, inputs: tuple) -> Any:
+    """The outputs on the example; if the network fails, a ValueError that names the layer and the shapes."""
     place = ["before any layer"]
 
     def enters(name):
@@ -192,25 +156,24 @@ def outputs_of(model: nn.Module, inputs: tuple):
             return model(*moved(inputs))
     except Exception as failure:
         shapes = ", ".join(str(tuple(x.shape)) for x in inputs if isinstance(x, Tensor))
-        raise ValueError(
-            f"the example of shape {shapes} does not go through the network: {place[-1]}: "
-            f"{first_line(failure)}"
-        ) from failure
+        problem = f"the network fails on the example of shape {shapes} {place[-1]}"
+        raise ValueError(f"{problem}: {first_line(failure)}") from failure
     finally:
         for handle in handles:
             handle.remove()
 
 
 def first_line(failure: BaseException) -> str:
+    """The first line of an error message."""
     text = str(failure).strip()
     return text.splitlines()[0] if text else type(failure).__name__
 
 
-# -- are they equal? ----------------------------------------------------------------------------------------
+# -- comparison ---------------------------------------------------------------------------------------------
 
 
-def tensors_in(output) -> list[Tensor]:
-    """The tensors of an output: itself, or those in tuples and dictionaries, in order."""
+def tensors_in(output: Any) -> list[Tensor]:
+    """The tensors of an output, also those in tuples and dictionaries, in order."""
     if isinstance(output, Tensor):
         return [output]
     if isinstance(output, dict):
@@ -220,18 +183,8 @@ def tensors_in(output) -> list[Tensor]:
     return [t for part in output for t in tensors_in(part)]
 
 
-def relative_difference(one, two) -> float:
-    """The largest difference of two outputs over the largest entry of the first; infinite if shapes differ.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.nn.exporting.tracing import relative_difference
-    >>> relative_difference(torch.tensor([4.0, 2.0]), torch.tensor([4.0, 1.0]))
-    0.25
-    >>> relative_difference(torch.zeros(2), torch.zeros(3))
-    inf
-    """
+def relative_difference(one: Any, two: Any) -> float:
+    """The largest difference of two outputs over the largest entry of the first; inf if shapes differ."""
     ones, twos = tensors_in(one), tensors_in(two)
     if [t.shape for t in ones] != [t.shape for t in twos]:
         return float("inf")
@@ -249,10 +202,10 @@ def relative_difference(one, two) -> float:
 
 
 def _difference(one: nn.Module, two: nn.Module, inputs: tuple) -> float:
-    """How far the outputs of two networks lie apart, relative to the largest.
+    """The difference of the outputs of two networks, relative to the largest.
 
-    Rounding alone may add up to more than the tolerance in a deep network. So what is above it is measured
-    again in double precision: rounding vanishes there, a mistake does not.
+    In a deep network rounding alone can exceed the tolerance. So a larger difference is measured again in
+    double precision, where rounding vanishes and a mistake does not.
     """
     with torch.no_grad():
         found = relative_difference(one(*moved(inputs)), two(*moved(inputs)))
@@ -261,59 +214,43 @@ def _difference(one: nn.Module, two: nn.Module, inputs: tuple) -> float:
         pair = [copy.deepcopy(network).double() for network in (one, two)]
         try:
             return relative_difference(*(network(*moved(inputs, dtype=torch.float64)) for network in pair))
-        except RuntimeError:  # a forward that names a type runs in that one only
+        except RuntimeError:  # a forward that names a type runs only in that type
             return found
 
 
 def refuse_chance(model: nn.Module, inputs: tuple) -> None:
-    """An error if the network gives other outputs at every call: nothing could be compared with them.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch import nn
-    >>> from trimreg.nn.exporting.tracing import refuse_chance
-    >>> refuse_chance(nn.Dropout().train(), (torch.ones(100),))
-    Traceback (most recent call last):
-    ...
-    trimreg.nn.exporting.spaces.ExportError: Dropout gives other outputs at every call ...
-    """
+    """Raise if the network gives other outputs at every call, so that no comparison is possible."""
     found = relative_difference(outputs_of(model, inputs), outputs_of(model, inputs))
     if not found <= TOLERANCE:
         raise ExportError(
-            f"{type(model).__name__} gives other outputs at every call (two on the example differ by "
-            f"{found:.1e} relative), so that no smaller network can be held against it; take what draws "
-            "random numbers or counts calls out of its forward in evaluation mode"
+            f"{type(model).__name__} gives other outputs at every call (by {found:.1e} relative), so nothing "
+            "can be compared with it; its forward must not draw random numbers in evaluation mode"
         )
 
 
 def checked_difference(masked: nn.Module, small: nn.Module, inputs: tuple) -> float:
-    """How far the outputs of the two networks lie apart; an error above 1e-5 relative."""
+    """The relative difference of the outputs of the two networks; an error if it is above 1e-5."""
     with torch.no_grad():
         outputs = tensors_in(masked(*moved(inputs)))
     if not any(torch.isfinite(output).any() for output in outputs):
-        raise ExportError(
-            "the outputs of the network on the example are infinite or NaN throughout, so that no smaller "
-            "network can be held against it; look for NaN in the example and in the weights"
-        )
+        raise ExportError("all outputs on the example are infinite or NaN; check the example and the weights")
     found = _difference(masked, small, inputs)
     if not found <= TOLERANCE:
         raise ExportError(
-            f"the exported network differs from the masked one by {found:.1e} relative, where at most "
-            f"{TOLERANCE:.0e} is allowed{_where(masked, small, inputs)}; this is a fault of the export"
-            f"{_hooks(masked)}"
+            f"the exported network differs from the masked one by {found:.1e} relative"
+            f"{_where(masked, small, inputs)}; this is an error of the export{_hooks(masked)}"
         )
     return found
 
 
 def _hooks(model: nn.Module) -> str:
-    """A hook may change what a layer gives, and layers that are made anew have none."""
+    """A hint at forward hooks: they may change outputs, and new layers do not have them."""
     named = [repr(n) for n, m in model.named_modules() if m._forward_hooks or m._forward_pre_hooks]
-    return f", or a forward hook changes them (on {', '.join(named)}): remove it first" if named else ""
+    return f", or of a forward hook (on {', '.join(named)}): remove it first" if named else ""
 
 
 def _where(masked: nn.Module, small: nn.Module, inputs: tuple) -> str:
-    """The first step whose result is of equal shape in both networks and differs."""
+    """The first step whose result has the same shape in both networks and differs."""
     if not isinstance(small, fx.GraphModule):
         return ""
     runs = []

@@ -1,24 +1,26 @@
-r"""Groups of a layer: which entries of which parameters make up an input unit, a channel, a head, a row.
+r"""Groups of a layer: the entries of its parameters that belong to an input unit, a channel, a head or a row.
 
-A layer with K groups is a list of slabs. A slab is a parameter and an axis of it: group g holds the entries
-``start + g*block ... start + (g+1)*block - 1`` along that axis, over all the other axes. The magnitude of a
-group is the norm of its entries in all counted slabs together,
+The groups of a layer are described by slabs. A slab is a parameter with an axis: group g consists of the
+entries ``start + g*block ... start + (g+1)*block - 1`` along that axis, over all the other axes. The
+magnitude of a group is the norm of its entries in all counted slabs together,
 
 .. math:: r_g = \Bigl(\sum_{s\ \text{counted}} \|\theta_{s,g}\|^2\Bigr)^{1/2}.
 
-An input unit of a linear layer is one column of ``weight``, an output channel of a convolution one row with
-its bias beside it; a head of attention is a block of rows of the three projections and a block of columns of
-the last one.
+An input unit of a linear layer is one column of ``weight``. An output channel of a convolution is one row and
+its bias. A head of attention is a block of rows of the three projections and a block of columns of the output
+projection.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-#: What "auto" means, by class; the first that fits is taken.
+#: The groups that "auto" stands for, by class; the first match counts.
 AUTO = (
     (nn.Linear, "in"),
     (nn.modules.conv._ConvNd, "out"),
@@ -31,7 +33,7 @@ KINDS = ("auto", "in", "out", "rows", "heads")
 
 @dataclass(frozen=True)
 class Slab:
-    """Where the groups of a layer lie in one parameter; see the head of this module.
+    """The place of a layer's groups in one parameter: group g is a block of entries along an axis.
 
     Parameters
     ----------
@@ -40,9 +42,9 @@ class Slab:
     axis : int
         Axis of the groups, not counting the axes of replicas.
     start, block : int
-        First entry along the axis, and how many neighbours make up one group.
+        First entry along the axis, and the number of adjacent entries in one group.
     counted : bool
-        False for what is zeroed with the group but is no part of its norm, such as a bias.
+        False for entries that are set to zero with the group but do not count in its norm, such as a bias.
 
     Examples
     --------
@@ -65,7 +67,7 @@ class Slab:
         return getattr(self.owner, self.attribute)
 
     def view(self, tensor: Tensor, count: int, leading: int = 0) -> Tensor:
-        """``tensor`` cut to the groups along its axis; a block gets an axis of its own, after it."""
+        """The part of ``tensor`` that belongs to the groups; a block becomes an axis of its own."""
         at = leading + self.axis
         if self.start or tensor.shape[at] != count * self.block:
             tensor = tensor.narrow(at, self.start, count * self.block)
@@ -100,15 +102,15 @@ class LayerGroups:
 
     @property
     def counted(self) -> tuple[Slab, ...]:
-        """The slabs that make up the norm."""
+        """The slabs that count in the norm."""
         return tuple(slab for slab in self.slabs if slab.counted)
 
     def view(self, slab: Slab, tensor: Tensor) -> Tensor:
-        """A tensor of the parameter's shape, seen by groups."""
+        """A view by groups of a tensor with the parameter's shape."""
         return slab.view(tensor, self.count, len(self.replicas))
 
     def inner_axes(self, slab: Slab, view: Tensor) -> list[int]:
-        """The axes of a view that lie inside a group."""
+        """The axes of a view inside a group."""
         leading = len(self.replicas)
         return [axis for axis in range(leading, view.ndim) if axis != leading + slab.axis]
 
@@ -119,10 +121,10 @@ class LayerGroups:
         return factor.reshape(shape)
 
     def norms(self, sampled: bool | torch.Generator = False, out: Tensor | None = None) -> Tensor:
-        """Norms of the groups, of shape ``(*replicas, count)``, in float32 at least; differentiable.
+        """Norms of the groups, of shape ``(*replicas, count)``, at least in float32; differentiable.
 
-        With ``sampled=True`` a Bayesian layer's norms are those of a fresh draw of its weights, from a
-        generator if one is given. ``out`` is where to put them, outside of autograd.
+        With ``sampled=True``, or a generator, the norms of a Bayesian layer are those of a fresh draw of its
+        weights. With ``out``, they are written there and have no gradient.
         """
         parts = []
         counted = self.counted
@@ -137,7 +139,7 @@ class LayerGroups:
         return torch.linalg.vector_norm(torch.stack(parts, dim=-1), dim=-1, out=out)
 
     def importance(self, out: Tensor | None = None) -> Tensor:
-        """What the groups are ranked by: their norms; :mod:`trimreg.nn.penalty.scores` has others."""
+        """The values that rank the groups: their norms, unless the groups have a score."""
         return self.norms(out=out)
 
     @torch.no_grad()
@@ -149,15 +151,7 @@ class LayerGroups:
 
 
 def norm(tensor: Tensor, axes: list[int], out: Tensor | None = None) -> Tensor:
-    """The norm over some axes, in float32 at least; its gradient is 0 at 0.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.nn.penalty.groups import norm
-    >>> norm(torch.tensor([[3.0, 0.0], [4.0, 0.0]]), [0])
-    tensor([5., 0.])
-    """
+    """The norm over some axes, at least in float32; its gradient is 0 at 0."""
     small = tensor.dtype in (torch.bfloat16, torch.float16)
     dtype = out.dtype if out is not None else torch.float32 if small else tensor.dtype
     if not axes:
@@ -166,7 +160,7 @@ def norm(tensor: Tensor, axes: list[int], out: Tensor | None = None) -> Tensor:
         return out.copy_(norm(tensor, axes))
     if tensor.is_cuda or tensor.ndim - 1 in axes:
         return torch.linalg.vector_norm(tensor, dim=axes, dtype=dtype, out=out)
-    # On a CPU that function is many times slower than a sum where the last axis is not summed over.
+    # On a CPU that function is many times slower than a sum unless the last axis is among the axes.
     if out is not None:
         return torch.sum(tensor.to(dtype).square(), dim=axes, out=out).sqrt_()
     squares = tensor.to(dtype).square().sum(dim=axes)
@@ -174,19 +168,11 @@ def norm(tensor: Tensor, axes: list[int], out: Tensor | None = None) -> Tensor:
 
 
 def is_known(module: nn.Module) -> bool:
-    """Whether ``groups="auto"`` knows what the groups of this module are.
-
-    Examples
-    --------
-    >>> from torch import nn
-    >>> from trimreg.nn.penalty.groups import is_known
-    >>> is_known(nn.Conv2d(1, 2, 3)), is_known(nn.ReLU())
-    (True, False)
-    """
+    """Whether ``groups="auto"`` knows the groups of this module."""
     return hasattr(module, "trimmed_groups") or isinstance(module, tuple(cls for cls, _ in AUTO))
 
 
-def layer_groups(name: str, module: nn.Module, groups="auto") -> LayerGroups:
+def layer_groups(name: str, module: nn.Module, groups: str | Callable = "auto") -> LayerGroups:
     """The groups of a layer.
 
     Parameters
@@ -195,11 +181,12 @@ def layer_groups(name: str, module: nn.Module, groups="auto") -> LayerGroups:
         Name of the layer, for messages and states.
     module : nn.Module
         A linear or convolutional layer, an embedding, multi-head attention, or a module with a method
-        ``trimmed_groups(kind)`` that returns ``(count, slabs, replicas)`` (and, where it likes, an attribute
-        ``usual_groups`` that says what "auto" is).
+        ``trimmed_groups(kind)`` that returns ``(count, slabs, replicas)``. Such a module may have an
+        attribute ``usual_groups``, the kind that "auto" stands for.
     groups : {"auto", "in", "out", "rows", "heads"} or callable
-        "auto" is input units of a linear layer, output channels of a convolution, rows of an embedding and
-        heads of attention. A callable gets ``(name, module)`` and returns :class:`LayerGroups`.
+        "auto" stands for input units of a linear layer, output channels of a convolution, rows of an
+        embedding and heads of attention. A callable is given ``(name, module)`` and returns
+        :class:`LayerGroups`.
 
     Examples
     --------
@@ -214,7 +201,7 @@ def layer_groups(name: str, module: nn.Module, groups="auto") -> LayerGroups:
     (3, 4, torch.Size([3]))
     """
     if any(nn.parameter.is_lazy(parameter) for parameter in module.parameters()):
-        raise ValueError(f"layer {name!r} has no shape yet; run one batch through the model first")
+        raise ValueError(f"layer {name!r} is lazy and has no shape yet; run the model on a batch first")
     if callable(groups):
         made = groups(name, module)
         if not isinstance(made, LayerGroups):
@@ -230,93 +217,59 @@ def layer_groups(name: str, module: nn.Module, groups="auto") -> LayerGroups:
     if kind == "auto":
         kind = next((k for cls, k in AUTO if isinstance(module, cls)), None)
         if kind is None:
-            raise TypeError(
-                f"layer {name!r}: no groups are known for {type(module).__name__}; penalize a linear or "
-                "convolutional layer, an embedding or attention, or give groups as a callable"
-            )
-    make = _MAKERS.get(kind)
-    found = make(name, module)
+            known = "a linear or convolutional layer, an embedding or attention"
+            what = type(module).__name__
+            raise TypeError(f"layer {name!r} must be {known}, or groups a callable; got a {what}")
+    found = _found(name, module, kind)
     if found is None:
-        raise TypeError(
-            f"layer {name!r}: {type(module).__name__} has no groups {kind!r}; leave groups='auto'"
-        )
+        what = f"{type(module).__name__} has no groups {kind!r}"
+        raise TypeError(f"layer {name!r}: {what}; use groups='auto'")
     return checked(LayerGroups(name, module, kind, *found))
 
 
-def _linear_or_conv(kind):
-    def make(name, module):
-        if isinstance(module, nn.Linear):
-            inputs, outputs = 1, 0
-        elif isinstance(module, nn.modules.conv._ConvNd):
-            inputs, outputs = (0, 1) if module.transposed else (1, 0)
-            if module.groups > 1 and (kind == "in" or module.transposed):
-                raise ValueError(
-                    f"layer {name!r}: a grouped convolution shares the axis of its groups={module.groups}; "
-                    "give groups as a callable"
-                )
-        else:
-            return None
-        axis = inputs if kind == "in" else outputs
-        slabs = [Slab(module, "weight", axis)]
-        if kind == "out" and module.bias is not None:
-            slabs.append(Slab(module, "bias", 0, counted=False))
-        return module.weight.shape[axis], tuple(slabs)
-
-    return make
-
-
-def _rows(name, module):
-    if not isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+def _found(name: str, module: Any, kind: str) -> tuple[int, tuple[Slab, ...]] | None:
+    """The number of groups and their slabs; None if the module has no groups of this kind."""
+    if kind == "rows" and isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+        return module.num_embeddings, (Slab(module, "weight", 0),)
+    if kind == "heads" and isinstance(module, nn.MultiheadAttention):
+        return module.num_heads, _head_slabs(module)
+    if kind not in ("in", "out") or not isinstance(module, (nn.Linear, nn.modules.conv._ConvNd)):
         return None
-    return module.num_embeddings, (Slab(module, "weight", 0),)
+    transposed = getattr(module, "transposed", False)
+    if getattr(module, "groups", 1) > 1 and (kind == "in" or transposed):
+        form = f"a convolution with groups={module.groups} has no axis {kind!r}"
+        raise ValueError(f"layer {name!r}: {form}; give groups as a callable")
+    axis = int((kind == "in") != transposed)
+    slabs = [Slab(module, "weight", axis)]
+    if kind == "out" and module.bias is not None:
+        slabs.append(Slab(module, "bias", 0, counted=False))
+    return module.weight.shape[axis], tuple(slabs)
 
 
-def _heads(name, module):
-    if not isinstance(module, nn.MultiheadAttention):
-        return None
+def _head_slabs(module: Any) -> tuple[Slab, ...]:
     width, block = module.embed_dim, module.head_dim
-    slabs = []
     if module.in_proj_weight is not None:
-        slabs += [Slab(module, "in_proj_weight", 0, part * width, block) for part in range(3)]
+        slabs = [Slab(module, "in_proj_weight", 0, part * width, block) for part in range(3)]
     else:
-        slabs += [Slab(module, f"{part}_proj_weight", 0, 0, block) for part in "qkv"]
+        slabs = [Slab(module, f"{part}_proj_weight", 0, 0, block) for part in "qkv"]
     slabs.append(Slab(module.out_proj, "weight", 1, 0, block))
     if module.in_proj_bias is not None:
         slabs += [Slab(module, "in_proj_bias", 0, part * width, block, counted=False) for part in range(3)]
-    for extra in ("bias_k", "bias_v"):
-        if getattr(module, extra) is not None:
-            slabs.append(Slab(module, extra, 2, 0, block, counted=False))
-    return module.num_heads, tuple(slabs)
-
-
-_MAKERS = {"in": _linear_or_conv("in"), "out": _linear_or_conv("out"), "rows": _rows, "heads": _heads}
+    extra = [name for name in ("bias_k", "bias_v") if getattr(module, name) is not None]
+    return (*slabs, *(Slab(module, name, 2, 0, block, counted=False) for name in extra))
 
 
 def checked(groups: LayerGroups) -> LayerGroups:
-    """The groups themselves, once every slab is found to lie inside its parameter.
-
-    Examples
-    --------
-    >>> from torch import nn
-    >>> from trimreg.nn.penalty.groups import LayerGroups, Slab, checked
-    >>> layer = nn.Linear(3, 2)
-    >>> checked(LayerGroups("fc1", layer, "in", 4, (Slab(layer, "weight", 1),)))
-    Traceback (most recent call last):
-    ValueError: layer 'fc1': 4 groups of 1 do not fit in axis 1 of weight, of shape (2, 3)
-    """
+    """The groups as given; a ValueError unless every slab lies inside its parameter."""
     if not any(slab.counted for slab in groups.slabs):
-        raise ValueError(f"layer {groups.name!r}: no slab is counted, so its groups have no norm")
+        raise ValueError(f"layer {groups.name!r}: at least one slab must be counted, or groups have no norm")
+    leading = len(groups.replicas)
     for slab in groups.slabs:
-        shape, leading = tuple(slab.tensor().shape), len(groups.replicas)
-        at = leading + slab.axis
+        shape, at = tuple(slab.tensor().shape), leading + slab.axis
+        what = f"layer {groups.name!r}: {slab.attribute} of shape {shape}"
         if shape[:leading] != groups.replicas or at >= len(shape):
-            raise ValueError(
-                f"layer {groups.name!r}: {slab.attribute} of shape {shape} has no axis {slab.axis} after the "
-                f"replicas {groups.replicas}"
-            )
+            raise ValueError(f"{what} has no axis {slab.axis} after the replicas {groups.replicas}")
         if slab.start + groups.count * slab.block > shape[at]:
-            raise ValueError(
-                f"layer {groups.name!r}: {groups.count} groups of {slab.block} do not fit in axis "
-                f"{slab.axis} of {slab.attribute}, of shape {shape}"
-            )
+            needed = f"{groups.count} groups of {slab.block}"
+            raise ValueError(f"{what} has no room for {needed} from {slab.start} on along axis {slab.axis}")
     return groups

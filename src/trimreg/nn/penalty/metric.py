@@ -1,23 +1,24 @@
 r"""The proximal step in the metric of the optimizer.
 
-Adam moves entry i by ``lr/d_i`` times its gradient, :math:`d_i = \sqrt{\hat v_i} + \epsilon`. The proximal
-step that belongs to such a move weighs the entries by the same d,
+Adam moves entry i by ``lr/d_i`` times its gradient, :math:`d_i = \sqrt{\hat v_i} + \epsilon`. The matching
+proximal step weights the entries by the same d,
 
 .. math:: x = \arg\min_x \tfrac12 \sum_i d_i (x_i - z_i)^2 + t \|x\|, \qquad t = lr\,\alpha\,w.
 
-Where :math:`\|d z\| \le t` it is 0. Elsewhere, with :math:`n = \|x\|`,
+If :math:`\|d z\| \le t`, the solution is 0. Otherwise, with :math:`n = \|x\|`,
 
 .. math:: x_i = \frac{n}{n + e_i} z_i, \quad e_i = t/d_i, \qquad
           \sum_i \frac{z_i^2}{(n + e_i)^2} = 1.
 
-The left side is the squared norm of the secular equation of trust-region methods, and Newton's method on one
-over its root climbs to the solution from any point below it (Moré and Sorensen, 1983). A point below it is
+The left side is the squared norm in the secular equation of trust-region methods. Newton's method on one over
+its root increases to the solution from any point below it (Moré and Sorensen, 1983). A point below it is
 :math:`\|z\| - \sum z_i^2 e_i / \|z\|^2`, by Jensen's inequality.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -28,28 +29,24 @@ NEWTON_STEPS = 8  # 6 give all digits of float64 where d spreads over e^(4 N(0, 
 
 
 def diagonal_prox_factors(
-    entries: list[Tensor], metric: list[Tensor], axes: list[list[int]], t: Tensor, spread
-):
-    r"""What the step of the head of this module multiplies each entry by, and which groups live.
+    entries: list[Tensor],
+    metric: list[Tensor],
+    axes: list[list[int]],
+    t: Tensor,
+    spread: Callable[[int, Tensor], Tensor],
+) -> tuple[list[Tensor], Tensor]:
+    r"""Factors of the entries in the proximal step, :math:`n/(n + e_i)`, and the mask of nonzero groups.
 
     Parameters
     ----------
     entries, metric : list of Tensor
         z and d of each slab.
     axes : list of list of int
-        The axes of each slab that lie inside a group.
+        The axes of each slab inside a group.
     t : Tensor
-        Threshold of each group; 0 leaves it, infinity cuts it.
+        Threshold of each group; 0 leaves it as it is, infinity sets it to zero.
     spread : callable
-        ``spread(k, x)`` shapes a tensor like ``t`` to broadcast against slab k.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.nn.penalty.metric import diagonal_prox_factors
-    >>> z, d = torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 1.0]])
-    >>> diagonal_prox_factors([z], [d], [[1]], torch.tensor([2.5]), lambda k, x: x[:, None])
-    ([tensor([[0.5000, 0.5000]])], tensor([True]))
+        ``spread(k, x)`` reshapes a tensor like ``t`` to broadcast against slab k.
     """
     tiny = torch.finfo(t.dtype).tiny
     finite = torch.where(torch.isinf(t), 0.0, t)
@@ -67,7 +64,7 @@ def diagonal_prox_factors(
         terms = [(z / a).square() for z, a in zip(entries, above, strict=True)]
         value = total(terms).clamp(min=tiny)
         slope = total([term / a for term, a in zip(terms, above, strict=True)]).clamp(min=tiny)
-        # Newton on 1/sqrt(value) = 1. From below no true step is negative; rounding may make one so.
+        # Newton on 1/sqrt(value) = 1. From below no exact step is negative; rounding may make it so.
         n = n + ((value.sqrt() - 1.0) * value / slope).clamp(min=0.0)
     strength = total([(z * d).square() for z, d in zip(entries, metric, strict=True)]).sqrt()
     alive = (strength > t) | (t == 0)
@@ -75,13 +72,14 @@ def diagonal_prox_factors(
     return [spread(k, n) / (spread(k, n) + e).clamp(min=tiny) for k, e in enumerate(offsets)], alive
 
 
-def adam_metric(optimizer, parameter, group) -> Tensor | None:
+def adam_metric(optimizer: torch.optim.Optimizer, parameter: Tensor, group: dict) -> Tensor | None:
     r"""The d of Adam and AdamW, :math:`\sqrt{\hat v} + \epsilon`; None before the parameter's first step."""
     state = optimizer.state.get(parameter)
     if not state or "exp_avg_sq" not in state:
         return None
     second = state["max_exp_avg_sq"] if group.get("amsgrad") else state["exp_avg_sq"]
-    # Adam counts its steps in float32, where 1 - beta^step loses four digits at the start and expm1 none.
+    # Adam counts steps in float32, where 1 - beta^step loses four digits in the first steps; expm1 loses
+    # none.
     beta = group["betas"][1]
     log_beta = beta.log() if isinstance(beta, Tensor) else math.log(beta) if beta > 0 else -math.inf
     step = torch.as_tensor(state["step"], dtype=torch.promote_types(second.dtype, torch.float32))
@@ -90,8 +88,10 @@ def adam_metric(optimizer, parameter, group) -> Tensor | None:
 
 
 @torch.no_grad()
-def metric_step_(layer: LayerGroups, t: Tensor, optimizer, group_of) -> Tensor:
-    """The proximal step of a layer in the metric of its optimizer, in place; returns which groups live."""
+def metric_step_(
+    layer: LayerGroups, t: Tensor, optimizer: torch.optim.Optimizer, group_of: dict[int, dict]
+) -> Tensor:
+    """Take a layer's proximal step in the metric of its optimizer; returns the mask of nonzero groups."""
     slabs, views, metric, axes = layer.counted, [], [], []
     for slab in slabs:
         parameter = slab.tensor()

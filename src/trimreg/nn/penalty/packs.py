@@ -1,39 +1,31 @@
 """Layers side by side in one padded table, so that all of them are ranked and thresholded in one pass.
 
-Row by row, a pack holds the groups of several layers (and replicas); a short row is filled up with groups
-that are not valid. A step then costs two kernels a layer, its norms and its scaling, and a fixed number for
-the rest, however many layers there are.
+A pack has one row per layer and replica, with one entry per group; short rows are padded with entries that
+are not valid. A step then needs two kernels per layer, for its norms and its scaling, and a fixed number of
+kernels for the rest, however many layers there are.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from .groups import LayerGroups
 
-#: A table may be padded up to this many entries freely, and to this multiple of its own beyond.
+#: A table may be padded freely up to this many entries, and beyond that up to this multiple of its groups.
 FREE_PADDING, TIMES_PADDED = 16_384, 1.5
 
-#: On a CPU the squares of a layer's weights have a place that is kept, up to this many entries.
+#: On a CPU the memory for the squares of a layer's weights is kept, up to this many entries.
 MOST_SQUARES = 2**22
 
 
 def divide(layers: dict[str, LayerGroups]) -> list[list[str]]:
-    """Names of the layers of each pack: layers of like sizes together, so that little is padded.
-
-    Examples
-    --------
-    >>> from torch import nn
-    >>> from trimreg.nn.penalty.groups import layer_groups
-    >>> from trimreg.nn.penalty.packs import divide
-    >>> small, large = layer_groups("small", nn.Linear(10, 2)), layer_groups("large", nn.Embedding(50_000, 1))
-    >>> divide({"small": small, "large": large})
-    [['small'], ['large']]
-    """
-    packs, rows, entries = [], 0, 0
+    """Names of the layers of each pack: layers of similar size together, so that little is padded."""
+    packs: list[list[str]] = []
+    rows = entries = 0
     for name in sorted(layers, key=lambda name: layers[name].count):
         layer = layers[name]
         more = math.prod(layer.replicas)
@@ -48,13 +40,20 @@ def divide(layers: dict[str, LayerGroups]) -> list[list[str]]:
 
 
 class Pack(nn.Module):
-    """The table of some layers: sizes, strengths, weights and masks, a row for each layer and replica.
+    """The table of some layers: sizes, strengths, weights and masks, with one row per layer and replica.
 
-    Its tensors are buffers, so that they follow the penalty to its device; none is saved here, since the
+    Its tensors are buffers, so that they follow the penalty to its device. They are not saved here: the
     penalty saves them by layer.
     """
 
-    def __init__(self, layers: dict[str, LayerGroups], keep: dict, alpha: dict, device, dtype):
+    def __init__(
+        self,
+        layers: dict[str, LayerGroups],
+        keep: dict,
+        alpha: dict,
+        device: torch.device,
+        dtype: torch.dtype,
+    ):
         super().__init__()
         self.layers = dict(layers)
         self.places, row = {}, 0
@@ -65,7 +64,7 @@ class Pack(nn.Module):
         count = self.by_row({name: layer.count for name, layer in layers.items()})
         width = max(count)
 
-        # Numbers of groups in double precision, where there is one: float32 cannot count beyond 2^24.
+        # Numbers of groups in double precision, if the device has it: float32 cannot count beyond 2^24.
         counting = dtype if device.type == "mps" else torch.float64
 
         def column(values, of=counting):
@@ -96,25 +95,26 @@ class Pack(nn.Module):
         self.hard, self.some_hard = all(infinite), any(infinite)
         self.padded = len(set(count)) > 1
         self.draws = any(draws(layer) for layer in layers.values())
-        self._views, self._squares = None, None
+        self._views: dict[str, list[Tensor]] | None = None
+        self._squares: Tensor | None = None
 
     def by_row(self, values: dict) -> list:
-        """Values of layers, or of their replicas, one a row."""
-        rows = []
+        """Values of layers, or of their replicas, one per row."""
+        rows: list = []
         for name, layer in self.layers.items():
             value = values[name]
             rows += value if isinstance(value, tuple) else [value] * math.prod(layer.replicas)
         return rows
 
     def of(self, table: Tensor, name: str) -> Tensor:
-        """The part of a table that is a layer's, of shape ``(*replicas, count)``."""
+        """The entries of a layer in a table, of shape ``(*replicas, count)``."""
         layer, rows = self.layers[name], self.places[name]
         if not layer.replicas:
             return table[rows.start, : layer.count]
         return table[rows, : layer.count].unflatten(0, layer.replicas)
 
     def measure(self, sampled: bool | torch.Generator = False) -> Tensor:
-        """What all groups are ranked by, in the pack's own table, with -1 where no group is."""
+        """The values that rank the groups, in the pack's own table, with -1 in the padding."""
         for (_, layer), out in zip(self.layers.items(), self.views()["norms"], strict=True):
             if sampled and draws(layer):
                 out.copy_(layer.norms(sampled=sampled))
@@ -123,12 +123,11 @@ class Pack(nn.Module):
         return self.norms
 
     def sum_squares_(self, layer: LayerGroups, out: Tensor) -> bool:
-        r"""Put :math:`r_g = (\sum_{i \in g} \theta_i^2)^{1/2}` into ``out``, with the squares in kept memory.
+        r"""Write :math:`r_g = (\sum_{i \in g} \theta_i^2)^{1/2}` to ``out``, with the squares in kept memory.
 
-        For where :func:`trimreg.nn.penalty.groups.norm` would take new memory for all squares, whose pages
-        the system
-        can take back and give anew at every step, at a cost like that of the norms themselves; the result is
-        the same to the last bit. Elsewhere does nothing and returns False.
+        :func:`trimreg.nn.penalty.groups.norm` would allocate new memory for the squares at every step, and
+        the page faults can cost as much as the norms themselves. The result is the same to the last bit.
+        Returns False, and does nothing, in all cases where the norms need no such memory.
         """
         if type(layer) is not LayerGroups or len(layer.counted) > 1:
             return False
@@ -148,20 +147,20 @@ class Pack(nn.Module):
         return True
 
     def mask_(self, by: str = "kept") -> None:
-        """Zero every slab of the groups that are not marked in the table ``by``, "kept" or "alive"."""
+        """Set all groups to zero that are not marked in the table ``by``, "kept" or "alive"."""
         torch._foreach_mul_(self._slabs(), self.views()[by])
 
     def shrink_(self) -> None:
-        """Multiply the groups by ``factor``; slabs that do not count are zeroed with them, but not shrunk."""
+        """Multiply the groups by ``factor``; uncounted slabs are only set to zero where it is 0."""
         if self.views()["uncounted"]:
             torch.gt(self.factor, 0.0, out=self.alive)
         torch._foreach_mul_(self._slabs(), self.views()["shrink"])
 
-    def _slabs(self):
+    def _slabs(self) -> list[Tensor]:
         return [layer.view(slab, slab.tensor()) for layer in self.layers.values() for slab in layer.slabs]
 
     def views(self) -> dict[str, list[Tensor]]:
-        """The tables as each layer and slab sees them; made once, since a view costs as much as a kernel."""
+        """Views of the tables by layer and slab; made once, since a view costs as much as a kernel."""
         if self._views is None:
             made = {"norms": [self.of(self.norms, name) for name in self.layers]}
             made |= {"kept": [], "alive": [], "shrink": [], "uncounted": []}
@@ -179,15 +178,15 @@ class Pack(nn.Module):
             self._views = made
         return self._views
 
-    def _apply(self, fn, recurse=True):
-        # A change of dtype of the model is none of the table: only the device follows.
+    def _apply(self, fn: Callable, recurse: bool = True) -> Pack:
+        # The table follows the model to its device, but not to another dtype.
         device = fn(torch.zeros((), dtype=torch.int64, device=self.count.device)).device
         for name, buffer in self._buffers.items():
             self._buffers[name] = buffer.to(device)
         self._views, self._squares = None, None
         return self
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict:
         return {**self.__dict__, "_views": None, "_squares": None}
 
 

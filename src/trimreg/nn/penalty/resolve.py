@@ -1,12 +1,13 @@
-"""What the user's keys and numbers mean for a model: layers by name, glob or module; sizes and strengths."""
+"""Resolve the user's arguments for a model: layers by name, glob or module; sizes and strengths."""
 
 from __future__ import annotations
 
 import difflib
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -18,16 +19,7 @@ WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
-    """The module inside ``torch.compile``, DistributedDataParallel and DataParallel.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.nn.penalty.resolve import unwrapped
-    >>> model = torch.nn.Linear(2, 2)
-    >>> unwrapped(torch.nn.DataParallel(model)) is model
-    True
-    """
+    """The module inside ``torch.compile``, DistributedDataParallel and DataParallel."""
     while True:
         if isinstance(module, WRAPPERS):
             module = module.module
@@ -40,24 +32,14 @@ def unwrapped(module: nn.Module) -> nn.Module:
 def name_matches(name: str, glob: str) -> bool:
     """Whether a layer's name matches a glob.
 
-    A glob without a dot is for the last part of the name, at any depth. In one with dots ``*`` stays within a
-    part, and ``**`` stands for any number of parts.
-
-    Examples
-    --------
-    >>> from trimreg.nn.penalty.resolve import name_matches
-    >>> name_matches("encoder.0.conv1", "conv*"), name_matches("encoder.0.conv1", "encoder.*.conv1")
-    (True, True)
-    >>> name_matches("encoder.0.skip.conv1", "encoder.*.conv1")
-    False
-    >>> name_matches("encoder.0.skip.conv1", "encoder.**.conv1")
-    True
+    A glob without a dot matches the last part of the name, at any depth. In a glob with dots ``*`` matches
+    within one part, and ``**`` any number of parts.
     """
     parts = name.split(".")
     return _parts_match(parts, glob.split(".")) if "." in glob else fnmatchcase(parts[-1], glob)
 
 
-def _parts_match(parts, globs):
+def _parts_match(parts: list[str], globs: list[str]) -> bool:
     if not globs:
         return not parts
     if globs[0] == "**":
@@ -74,24 +56,17 @@ def named_layers(model: nn.Module) -> dict[str, nn.Module]:
     return found
 
 
-def resolve_layers(model: nn.Module, keep, groups="auto") -> dict[str, tuple[LayerGroups, object]]:
-    """The layers that ``keep`` names, with their groups and what was asked of each, in the model's order.
+def resolve_layers(
+    model: nn.Module, keep: Mapping, groups: str | Callable | Mapping = "auto"
+) -> dict[str, tuple[LayerGroups, Any]]:
+    """The layers that ``keep`` names, with their groups and sizes, in the order of the model.
 
-    A name or a module outranks a glob; a glob takes the layers whose groups are known, see
-    :func:`name_matches`.
-
-    Examples
-    --------
-    >>> from torch import nn
-    >>> from trimreg.nn.penalty.resolve import resolve_layers
-    >>> model = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))
-    >>> {name: (layer.count, size) for name, (layer, size) in resolve_layers(model, {"*": 3, "2": 1}).items()}
-    {'0': (8, 3), '2': (4, 1)}
+    A name or a module overrides a glob. A glob matches only layers whose groups are known.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module; got {type(model).__name__}")
     if not isinstance(keep, Mapping) or not keep:
-        raise TypeError(f"keep must be a dict such as {{'fc1': 392}}, of at least one layer; got {keep!r}")
+        raise TypeError(f"keep must be a dict such as {{'fc1': 392}}, with at least one layer; got {keep!r}")
     layers = named_layers(model)
     asked = matched(keep, layers, "keep", globs_take=lambda m: is_known(m) or callable(groups))
     kinds = matched(groups, layers, "groups") if isinstance(groups, Mapping) else {}
@@ -104,17 +79,20 @@ def resolve_layers(model: nn.Module, keep, groups="auto") -> dict[str, tuple[Lay
     return found
 
 
-def matched(keys: Mapping, layers: dict[str, nn.Module], what: str, globs_take=None) -> dict[str, object]:
+def matched(
+    keys: Mapping, layers: dict[str, nn.Module], what: str, globs_take: Callable | None = None
+) -> dict[str, Any]:
     """The values of a dict over names, globs and modules, by the names of the layers."""
     names = {id(module): name for name, module in reversed(layers.items())}
-    exact, by_glob = {}, {}
+    exact: dict[str, Any] = {}
+    by_glob: dict[str, tuple[str, Any]] = {}
     for key, value in keys.items():
         if isinstance(key, nn.Module):
             name = names.get(id(unwrapped(key)))
             if name is None:
-                raise ValueError(f"{what}: the module {type(key).__name__} is not a part of the model")
+                raise ValueError(f"{what}: the module {type(key).__name__} is not part of the model")
         elif not isinstance(key, str):
-            raise TypeError(f"the keys of {what} are names, globs or modules of the model; got {key!r}")
+            raise TypeError(f"the keys of {what} must be names, globs or modules of the model; got {key!r}")
         elif key in layers:
             name = key
         else:
@@ -128,11 +106,11 @@ def matched(keys: Mapping, layers: dict[str, nn.Module], what: str, globs_take=N
 
 def _match_glob(key, value, layers, what, takes, by_glob):
     if not any(mark in key for mark in "*?["):
-        raise ValueError(f"{what} names {key!r}, which is no layer of the model; {_nearest(key, layers)}")
+        raise ValueError(f"{what} names {key!r}, which is not a layer of the model; {_nearest(key, layers)}")
     hits = [
         name
         for name, module in layers.items()
-        # The last projection of attention is a part of its heads, not a layer beside them.
+        # The output projection of attention belongs to its heads; it is not a layer of its own.
         if name
         and name_matches(name, key)
         and takes(module)
@@ -142,107 +120,82 @@ def _match_glob(key, value, layers, what, takes, by_glob):
         raise ValueError(f"{what}: {key!r} matches no layer with groups; {_nearest(key, layers)}")
     for name in hits:
         if name in by_glob and by_glob[name][1] != value:
-            raise ValueError(
-                f"{what}: layer {name!r} matches both {by_glob[name][0]!r} and {key!r}, differently; name it"
-            )
+            both = f"{by_glob[name][0]!r} and {key!r}"
+            raise ValueError(f"{what}: layer {name!r} matches {both} with different values; name it in full")
         by_glob[name] = (key, value)
 
 
-def _nearest(key, layers):
+def _nearest(key: str, layers: dict[str, nn.Module]) -> str:
     known = [name for name, module in layers.items() if name and is_known(module)]
     near = difflib.get_close_matches(key, known, n=3, cutoff=0.4) or known[:8]
-    return (
-        f"the nearest names are {', '.join(map(repr, near))}" if near else "it has no layer with known groups"
-    )
+    return f"the nearest names are {', '.join(map(repr, near)) or 'none: it has no layer with known groups'}"
 
 
 def check_parameters(model: nn.Module, layers: list[LayerGroups]) -> None:
-    """Refuse what cannot be trimmed: parameters that are shared, frozen, on the meta device, or computed."""
-    places = {}
+    """Raise if a parameter cannot be trimmed: one that is shared, frozen, computed or on the meta device."""
+    places: dict[int, list[str]] = {}
     for name, parameter in unwrapped(model).named_parameters(remove_duplicate=False):
         places.setdefault(id(parameter), []).append(name)
-    taken = {}
+    taken: dict[int, str] = {}
     for layer in layers:
         for slab in layer.slabs:
             parameter, where = slab.tensor(), f"layer {layer.name!r}: {slab.attribute}"
-            if not isinstance(parameter, nn.Parameter):
-                raise ValueError(
-                    f"{where} is computed from other tensors (a parametrization?), so a change would be "
-                    "lost; remove the parametrization first"
-                )
-            if not parameter.is_floating_point():
-                raise TypeError(
-                    f"{where} has dtype {parameter.dtype}; only real floating point can be trimmed"
-                )
-            if parameter.is_meta:
-                raise ValueError(
-                    f"{where} is on the meta device; give the model its values first (to_empty, load)"
-                )
-            if not parameter.requires_grad:
-                raise ValueError(
-                    f"{where} is frozen (requires_grad is False); train it or leave the layer out"
-                )
             names = places.get(id(parameter), [])
+            if not isinstance(parameter, nn.Parameter):
+                raise ValueError(f"{where} is computed from other tensors; remove the parametrization first")
+            if not parameter.is_floating_point():
+                raise TypeError(f"{where} must have a real floating-point dtype; got {parameter.dtype}")
+            if parameter.is_meta:
+                raise ValueError(f"{where} is on the meta device; load or initialize the weights first")
+            if not parameter.requires_grad:
+                raise ValueError(f"{where} is frozen (requires_grad is False); leave the layer out")
             if len(names) > 1:
-                raise ValueError(
-                    f"{where} is shared: it is {' and '.join(map(repr, names))}; cutting one cuts "
-                    "the other, so untie them or leave the layer out"
-                )
+                shared = " and ".join(map(repr, names))
+                raise ValueError(f"{where} is shared: it is {shared}; untie them or leave the layer out")
             if taken.setdefault(id(parameter), layer.name) != layer.name:
-                raise ValueError(
-                    f"{where} is trimmed by the layer {taken[id(parameter)]!r} too; leave one out"
-                )
+                raise ValueError(f"{where} also belongs to layer {taken[id(parameter)]!r}; leave one out")
 
 
-def checked_size(name: str, count: int, replicas: tuple[int, ...], size):
-    """``size`` as an integer between 1 and ``count``; for an ensemble also one a replica, as a tuple.
-
-    Examples
-    --------
-    >>> from trimreg.nn.penalty.resolve import checked_size
-    >>> checked_size("fc1", 784, (), 392), checked_size("fc1", 784, (2,), [392, 97])
-    (392, (392, 97))
-    """
+def checked_size(name: str, count: int, replicas: tuple[int, ...], size: Any) -> Any:
+    """``size`` as an integer from 1 to ``count``; for an ensemble also a tuple with one per replica."""
     if isinstance(size, (Sequence, np.ndarray, Tensor)) and not isinstance(size, str):
-        each = _one_a_replica(name, replicas, size, "keep")
+        each = _per_replica(name, replicas, size, "keep")
         return tuple(checked_size(name, count, (), one) for one in each)
     if isinstance(size, (bool, np.bool_)) or not isinstance(size, numbers.Integral):
-        raise TypeError(
-            f"layer {name!r}: keep must be an integer, the number of groups to keep; got {size!r}"
-        )
+        raise TypeError(f"layer {name!r}: keep must be an integer, the number of groups; got {size!r}")
+    size = int(size)
     if size < 1:
-        raise ValueError(f"layer {name!r}: keep must be at least 1, or nothing passes the layer; got {size}")
+        raise ValueError(f"layer {name!r}: keep must be at least 1; got {size}")
     if size > count:
-        raise ValueError(f"layer {name!r} has {count} groups; it cannot keep {size}")
-    return int(size)
+        raise ValueError(f"layer {name!r}: keep must be at most its number of groups, {count}; got {size}")
+    return size
 
 
-def checked_strength(name: str, replicas: tuple[int, ...], alpha):
-    """``alpha`` of a layer as a float that is not negative, or a tuple of them, one a replica."""
+def checked_strength(name: str, replicas: tuple[int, ...], alpha: Any) -> Any:
+    """``alpha`` of a layer as a nonnegative float, or as a tuple with one per replica."""
     if isinstance(alpha, (Sequence, np.ndarray)) and not isinstance(alpha, str):
-        return tuple(checked_strength(name, (), a) for a in _one_a_replica(name, replicas, alpha, "alpha"))
+        return tuple(checked_strength(name, (), a) for a in _per_replica(name, replicas, alpha, "alpha"))
     if isinstance(alpha, (bool, np.bool_)) or not isinstance(alpha, numbers.Real):
-        raise TypeError(
-            f"layer {name!r}: alpha must be a number, or a dict of numbers by layer; got {alpha!r}"
-        )
+        raise TypeError(f"layer {name!r}: alpha must be a number, or a dict by layer; got {alpha!r}")
     if math.isnan(alpha) or alpha < 0:
         raise ValueError(f"layer {name!r}: alpha must not be negative or NaN; got {alpha!r}")
     return float(alpha)
 
 
-def _one_a_replica(name, replicas, values, what):
+def _per_replica(name: str, replicas: tuple[int, ...], values: Any, what: str) -> list:
     values = values.tolist() if isinstance(values, (np.ndarray, Tensor)) else list(values)
     if not replicas:
-        raise TypeError(f"layer {name!r}: {what} must be one number, for it is no ensemble; got {values!r}")
-    if len(values) != math.prod(replicas):
+        raise TypeError(f"layer {name!r} is not an ensemble: {what} must be one number; got {values!r}")
+    count = math.prod(replicas)
+    if len(values) != count:
         raise ValueError(
-            f"layer {name!r} has {math.prod(replicas)} replicas; {what} has {len(values)} values"
+            f"layer {name!r} has {count} replicas: {what} must have {count} values; got {values!r}"
         )
     return values
 
 
-def strengths(alpha, layers: dict[str, LayerGroups], model: nn.Module) -> dict[str, float | tuple]:
-    """``alpha`` of every layer: a number for all of them, or a dict with the same kinds of keys as keep."""
+def strengths(alpha: Any, layers: dict[str, LayerGroups], model: nn.Module) -> dict[str, float | tuple]:
+    """``alpha`` of every layer, from one number for all or a dict with the same kinds of keys as ``keep``."""
     if isinstance(alpha, Mapping):
         named = named_layers(model)
         given = matched(
@@ -251,7 +204,7 @@ def strengths(alpha, layers: dict[str, LayerGroups], model: nn.Module) -> dict[s
         missing, strange = [n for n in layers if n not in given], [n for n in given if n not in layers]
         if missing or strange:
             raise ValueError(
-                f"alpha and keep must name the same layers; alpha lacks {missing} and has {strange} beside"
+                f"alpha and keep must name the same layers; missing: {missing}; not in keep: {strange}"
             )
     else:
         given = dict.fromkeys(layers, alpha)

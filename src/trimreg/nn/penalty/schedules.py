@@ -1,9 +1,10 @@
-"""How alpha and h move during training: callables from the number of steps done to a fraction in [0, 1]."""
+"""Schedules of alpha and h: callables from the number of steps to a fraction in [0, 1]."""
 
 from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,19 +21,19 @@ class Constant:
     1.0
     """
 
-    def __call__(self, step):
+    def __call__(self, step: int | torch.Tensor) -> float | torch.Tensor:
         return torch.ones((), device=step.device) if isinstance(step, torch.Tensor) else 1.0
 
 
 @dataclass(frozen=True)
 class Ramp:
-    r"""From 0 at step ``begin`` to 1 at step ``end``, fast first and then slow:
+    r"""Rises from 0 at step ``begin`` to 1 at step ``end``, fast at first and then slowly:
 
     .. math:: 1 - (1 - t)^{power}, \qquad t = \mathrm{clip}\Bigl(\frac{step - begin}{end - begin}, 0, 1\Bigr).
 
-    As an ``h_schedule`` it lets h fall from all groups to ``keep``: with ``power=3`` the sizes come down
-    cubically, as Zhu and Gupta (2018), "To prune, or not to prune", do for the sparsity. Where ``begin`` is
-    ``end`` it is a jump from 0 to 1 at that step.
+    As an ``h_schedule`` it lets h fall from all groups to ``keep``. With ``power=3`` the fall is cubic, as
+    the sparsity in Zhu and Gupta (2018), "To prune, or not to prune". If ``begin`` equals ``end``, it jumps
+    from 0 to 1 at that step.
 
     Examples
     --------
@@ -49,17 +50,17 @@ class Ramp:
     end: int
     power: float = 3
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("begin", "end"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
                 raise TypeError(f"Ramp's {name} must be a number of steps; got {value!r}")
         if not 0 <= self.begin <= self.end:
-            raise ValueError(f"a Ramp needs 0 <= begin <= end; got begin={self.begin!r}, end={self.end!r}")
+            raise ValueError(f"Ramp needs 0 <= begin <= end; got begin={self.begin!r}, end={self.end!r}")
         if not (isinstance(self.power, numbers.Real) and 0 < self.power < math.inf):
             raise ValueError(f"Ramp's power must be a positive number; got {self.power!r}")
 
-    def __call__(self, step):
+    def __call__(self, step: int | torch.Tensor) -> float | torch.Tensor:
         span = self.end - self.begin
         if isinstance(step, torch.Tensor):
             if span == 0:
@@ -70,16 +71,11 @@ class Ramp:
         return 1.0 - left**self.power
 
 
-def within(schedule, step):
-    """What a schedule says at a step, held between 0 and 1: a size must not fall below the one to keep, nor a
-    strength below 0. NaN counts as 0, for a device is not asked what it has.
+def within(schedule: Callable, step: int | torch.Tensor) -> float | torch.Tensor:
+    """The fraction of a schedule at a step, clipped to [0, 1].
 
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.nn.penalty.schedules import within
-    >>> within(lambda step: step / 100, torch.tensor(150)), within(lambda step: -1, torch.tensor(150))
-    (tensor(1.), 0.0)
+    A size must not fall below ``keep``, nor a strength below 0. NaN counts as 0, since an error would have to
+    wait for the device.
     """
     fraction = schedule(step)
     if isinstance(schedule, (Ramp, Constant)):

@@ -1,27 +1,30 @@
-r"""What groups are ranked by, where that is not their norm.
+r"""Scores that rank the groups instead of their norm.
 
-The penalty frees the h groups that matter most. Their norm is what the paper takes. Two others look at what a
-group does in the network, as running means with memory m,
+The penalty frees the h groups that matter most. In the paper these are the groups of largest norm. Two other
+scores measure what a group does in the network, by running means with memory m,
 
 .. math:: s_g \leftarrow m s_g + (1 - m)\, v_g,
 
-- "taylor": :math:`v_g = \langle \theta_g, \nabla_g L \rangle^2`, the square of what the loss would change to
-  first order if the group were cut (Molchanov et al. 2019, "Importance estimation for neural network
-  pruning"). Ranked by :math:`s_g`, which starts at 0.
-- "activity": :math:`v_g` is the mean square of the unit's input; ranked by :math:`\|\theta_g\| \sqrt{s_g}`,
-  what the unit sends on; :math:`s_g` starts at 1. For input units; other groups are ranked by their norm.
+- "taylor": :math:`v_g = \langle \theta_g, \nabla_g L \rangle^2`, the squared change of the loss, to first
+  order, if the group were removed (Molchanov et al. 2019, "Importance estimation for neural network
+  pruning"). Groups are ranked by :math:`s_g`, which starts at 0.
+- "activity": :math:`v_g` is the mean square of the unit's input. Groups are ranked by
+  :math:`\|\theta_g\| \sqrt{s_g}`, the size of the unit's output; :math:`s_g` starts at 1. This is for input
+  units; other groups are ranked by their norm.
 
-A group that is zero has no product with its gradient, so what was cut stays cut under "taylor"; under
-"activity", as under the norm, it comes back if one step of the optimizer makes it large enough.
+The product of a zero group with its gradient is zero, so under "taylor" a group that was removed never
+returns. Under "activity", as under the norm, it returns if one step of the optimizer makes it large enough.
 
-The gradients of "taylor" are those of the step, the same on all processes of a data-parallel training; the
-inputs of "activity" are those of one process, so that it is for training in one. A compiled model does not
-look for new hooks: attach a penalty with "activity" before the model's first call.
+The gradients of "taylor" are those of the step, the same in all processes of a data-parallel training. The
+inputs of "activity" are those of one process, so use it in one process only. A compiled model does not look
+for new hooks: attach a penalty with "activity" before the model's first call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,7 +42,7 @@ class Running:
         self.value = value
 
     def add(self, new: Tensor, skip: Tensor | None = None) -> None:
-        """Take in a new value, except where ``skip`` holds."""
+        """Include a new value, except where ``skip`` is True."""
         new = new.to(self.value.dtype).expand_as(self.value)
         if skip is not None:
             new = torch.where(skip, self.value, new)
@@ -47,15 +50,15 @@ class Running:
 
 
 class Watch:
-    """A hook on behalf of some groups; a copy of it, in a copied or saved model, does nothing."""
+    """A hook that updates a score; its copy, in a copied or saved model, does nothing."""
 
-    def __init__(self, notice):
+    def __init__(self, notice: Callable | None):
         self.notice = notice
 
     def __call__(self, *args):
         return None if self.notice is None else self.notice(*args)
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict:
         return {"notice": None}
 
 
@@ -64,15 +67,15 @@ class ScoredGroups(LayerGroups):
     """Groups with a score; made by :func:`scored`."""
 
     rank_by: str = "taylor"
-    score: Running | None = field(default=None, compare=False)
+    score: Any = field(default=None, compare=False)  # Running
 
     def importance(self, out: Tensor | None = None) -> Tensor:
         if self.rank_by == "taylor":
             return torch.sqrt(self.score.value, out=out)
         return torch.mul(self.score.value.sqrt(), self.norms().detach(), out=out)
 
-    def watch(self, optimizer: torch.optim.Optimizer):
-        """Keep the score up to date while training; returns the handle of the hook."""
+    def watch(self, optimizer: torch.optim.Optimizer) -> Any:
+        """Update the score during training; returns the handle of the hook."""
         if self.rank_by == "activity":
             return self.module.register_forward_pre_hook(Watch(self._note_inputs), with_kwargs=True)
         return optimizer.register_step_pre_hook(torch.compiler.disable(self._before_step))
@@ -85,13 +88,13 @@ class ScoredGroups(LayerGroups):
         # A linear layer has its features on the last axis, a convolution its channels before the image.
         leading, image = len(self.replicas), self.slabs[0].tensor().ndim - len(self.replicas) - 2
         features = inputs.ndim - 1 - image
-        first = leading if features > leading else 0  # an input without replicas is shared by all
+        first = leading if features > leading else 0  # all replicas share an input without their axis
         over = [axis for axis in range(first, inputs.ndim) if axis != features]
         squares = inputs.float().square()
         self.score.add(squares.mean(over) if over else squares)
 
     def _before_step(self, optimizer, args, kwargs):
-        """Note the gradients; those that a closure finds inside of the step, when it has found them."""
+        """Update the score before the step, or after the first call of its closure if there is one."""
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if closure is None:
             self._note_gradients(optimizer)
@@ -101,7 +104,7 @@ class ScoredGroups(LayerGroups):
         def with_note():
             nonlocal noted
             loss = closure()
-            if not noted:  # LBFGS asks again, at other weights
+            if not noted:  # LBFGS calls it again, at other weights
                 self._note_gradients(optimizer)
                 noted = True
             return loss
@@ -123,7 +126,7 @@ class ScoredGroups(LayerGroups):
             axes = self.inner_axes(slab, product)
             parts.append(product.sum(axes) if axes else product)
         total = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
-        # A fused optimizer is handed the gradients of a scaled loss, and those of a step that it then skips.
+        # A fused optimizer gets the gradients of a scaled loss, also for a step that it will skip.
         scale, found_inf = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
         if scale is not None:
             total = total / scale.to(total.device)
@@ -132,24 +135,13 @@ class ScoredGroups(LayerGroups):
 
 
 def scored(layer: LayerGroups, rank_by: str) -> LayerGroups:
-    """The layer's groups, ranked otherwise.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch import nn
-    >>> from trimreg.nn.penalty.groups import layer_groups
-    >>> from trimreg.nn.penalty.scores import scored
-    >>> groups = scored(layer_groups("fc", nn.Linear(3, 2)), "taylor")
-    >>> groups.importance()
-    tensor([0., 0., 0.])
-    """
+    """The layer's groups with the score ``rank_by``; as given if they are ranked by their norm."""
     if rank_by == "norm" or (rank_by == "activity" and layer.kind != "in"):
         return layer
     like = layer.slabs[0].tensor()
     dtype = torch.promote_types(like.dtype, torch.float32)
-    # From 0: a start of 1 would swallow squares such as 1e-8 in its rounding for hundreds of steps. The score
-    # of inputs starts as if all were alike, so that the norm decides until they are seen.
+    # "taylor" starts at 0, since squares such as 1e-8 would be lost in the rounding of 1 for hundreds of
+    # steps. "activity" starts at 1 for all inputs, so that the norm decides until inputs were seen.
     start = 0.0 if rank_by == "taylor" else 1.0
     score = torch.full((*layer.replicas, layer.count), start, dtype=dtype, device=like.device)
     return ScoredGroups(

@@ -41,7 +41,7 @@ def net():
 @pytest.mark.parametrize(
     ("keep", "error", "words"),
     [
-        ({"fc1": 9}, ValueError, "'fc1' has 8 groups; it cannot keep 9"),
+        ({"fc1": 9}, ValueError, "'fc1': keep must be at most its number of groups, 8; got 9"),
         ({"fc1": 0}, ValueError, "'fc1'.*at least 1"),
         ({"fc1": -2}, ValueError, "'fc1'.*at least 1.*-2"),
         ({"fc1": True}, TypeError, "'fc1'.*integer.*True"),
@@ -49,13 +49,13 @@ def net():
         ({"fc1": 3.0}, TypeError, "'fc1'.*integer.*3.0"),
         ({"fc1": "3"}, TypeError, "'fc1'.*integer"),
         ({"fc1": None}, TypeError, "'fc1'.*integer"),
-        ({"fc1": [3, 4]}, TypeError, "'fc1'.*no ensemble"),
+        ({"fc1": [3, 4]}, TypeError, "'fc1' is not an ensemble"),
         ({"fc3": 2}, ValueError, "'fc3'.*nearest names are 'fc.', 'fc.'"),
         ({"block*": 2}, ValueError, r"'block\*' matches no layer.*'fc1', 'fc2'"),
         ({"n*": 2}, ValueError, r"'n\*' matches no layer"),
         ({"norm": 2}, TypeError, "'norm'.*BatchNorm1d"),
         ({"": 2}, TypeError, "Net"),
-        ({"f*": 2, "*1": 3}, ValueError, r"'fc1' matches both 'f\*' and '\*1'"),
+        ({"f*": 2, "*1": 3}, ValueError, r"'fc1' matches 'f\*' and '\*1' with different values"),
         ({}, TypeError, "at least one layer"),
         (3, TypeError, "keep must be a dict"),
         ({7: 3}, TypeError, "names, globs or modules.*7"),
@@ -67,7 +67,7 @@ def test_bad_keep(net, keep, error, words):
 
 
 def test_a_module_must_be_of_the_model_and_named_once(net):
-    with pytest.raises(ValueError, match="Linear is not a part of the model"):
+    with pytest.raises(ValueError, match="Linear is not part of the model"):
         TrimmedGroupL1(net, {nn.Linear(2, 2): 1})
     with pytest.raises(ValueError, match="'fc1' twice"):
         TrimmedGroupL1(net, {net.fc1: 1, "fc1": 1})
@@ -76,8 +76,8 @@ def test_a_module_must_be_of_the_model_and_named_once(net):
 @pytest.mark.parametrize(
     ("keep", "error", "words"),
     [
-        ([1, 2, 3], ValueError, "2 replicas; keep has 3"),
-        ([1, 6], ValueError, "cannot keep 6"),
+        ([1, 2, 3], ValueError, "2 replicas: keep must have 2 values"),
+        ([1, 6], ValueError, "at most its number of groups, 5; got 6"),
         ([1, 2.5], TypeError, "2.5"),
     ],
 )
@@ -93,9 +93,9 @@ def test_bad_keep_of_an_ensemble(keep, error, words):
         (math.nan, ValueError, "'fc1'.*NaN"),
         (True, TypeError, "'fc1'.*number"),
         ("big", TypeError, "'fc1'.*'big'"),
-        ([1.0, 2.0], TypeError, "'fc1'.*no ensemble"),
-        ({"fc1": 1.0}, ValueError, r"lacks \['fc2'\]"),
-        ({"fc1": 1.0, "fc2": 1.0, "norm": 1.0}, ValueError, r"\['norm'\] beside"),
+        ([1.0, 2.0], TypeError, "'fc1' is not an ensemble"),
+        ({"fc1": 1.0}, ValueError, r"missing: \['fc2'\]"),
+        ({"fc1": 1.0, "fc2": 1.0, "norm": 1.0}, ValueError, r"not in keep: \['norm'\]"),
         ({"fc1": 1.0, "fc2": -3.0}, ValueError, "'fc2'.*-3.0"),
         ({"fc9": 1.0}, ValueError, "alpha names 'fc9'.*nearest"),
     ],
@@ -116,7 +116,11 @@ def test_bad_alpha(net, alpha, error, words):
         ({"tau": True}, ValueError, "tau"),
         ({"alpha": math.inf, "mode": "bcd"}, ValueError, "'fc1'.*finite alpha"),
         ({"alpha": math.inf, "mode": "subgradient"}, ValueError, "'fc1'.*finite alpha"),
-        ({"alpha": math.inf, "alpha_schedule": Ramp(0, 5)}, ValueError, "'fc1'.*no schedule"),
+        (
+            {"alpha": math.inf, "alpha_schedule": Ramp(0, 5)},
+            ValueError,
+            "'fc1': alpha_schedule",
+        ),
         ({"alpha_schedule": 5}, TypeError, "alpha_schedule must be a callable"),
         ({"h_schedule": 5}, TypeError, "h_schedule must be a callable"),
         ({"freeze_at": 0}, ValueError, "freeze_at"),
@@ -163,7 +167,7 @@ def test_two_layers_cannot_trim_one_parameter(net):
     def of_the_first(name, module):
         return LayerGroups(name, module, "in", 8, (Slab(net.fc1, "weight", 1),))
 
-    with pytest.raises(ValueError, match="'fc2': weight is trimmed by the layer 'fc1' too"):
+    with pytest.raises(ValueError, match="'fc2': weight also belongs to layer 'fc1'"):
         TrimmedGroupL1(net, {"fc1": 2, "fc2": 2}, groups={"fc2": of_the_first})
 
 
@@ -196,13 +200,13 @@ def test_attaching_twice_is_refused_until_removed(net):
     penalty = TrimmedGroupL1(net, {"fc1": 2})
     handle = penalty.attach(optimizer)
     for other in (optimizer, torch.optim.Adam(net.parameters())):
-        with pytest.raises(ValueError, match=r"\['fc1'\].*attached already"):
+        with pytest.raises(ValueError, match=r"\['fc1'\] is already attached"):
             penalty.attach(other)
     handle.remove()
     handle.remove()
     again = penalty.attach(optimizer)
     handle.remove()  # an old handle does not detach a new one
-    with pytest.raises(ValueError, match="attached already"):
+    with pytest.raises(ValueError, match="already attached"):
         penalty.attach(optimizer)
     again.remove()
 
@@ -232,7 +236,7 @@ def test_the_optimizer_must_be_one(net):
 
 
 def test_the_metric_must_be_known(net):
-    with pytest.raises(ValueError, match="Adam and AdamW, not SGD"):
+    with pytest.raises(ValueError, match="needs Adam or AdamW; got SGD"):
         TrimmedGroupL1(net, {"fc1": 2}, 1.0, metric="optimizer").attach(
             torch.optim.SGD(net.parameters(), lr=0.1)
         )

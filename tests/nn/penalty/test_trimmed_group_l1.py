@@ -14,7 +14,7 @@ from trimreg.nn import Ramp, TrimmedGroupL1
 from trimreg.nn.penalty import packs, rules
 from trimreg.nn.penalty.groups import LayerGroups, Slab
 from trimreg.nn.penalty.packs import divide
-from trimreg.penalties import project_capped_simplex
+from trimreg.penalties import project_capped_simplex, simplex
 
 
 class Ensemble(nn.Module):
@@ -595,8 +595,9 @@ def kernels(penalty, model, optimizer):
 )
 def test_a_step_launches_two_kernels_a_layer_and_few_beside(options, fixed, monkeypatch):
     """LeNet-300-100, and twice as many layers: the rest does not grow with their number."""
-    monkeypatch.setattr(rules, "may_look", lambda y: False)  # as on a device
-    monkeypatch.setattr(rules, "newton_shift", None)
+    monkeypatch.setattr(rules, "on_host", lambda y: False)  # as on a device
+    monkeypatch.setattr(simplex, "_may_look", lambda y: False)
+    monkeypatch.setattr(simplex, "newton_shift", None)
     for widths in ([784, 300, 100, 10], [784, 300, 100, 100, 100, 100, 10]):
         layers = len(widths) - 1
         # By outputs and without a bias: as inputs on a GPU (for those a CPU takes three operations a norm).

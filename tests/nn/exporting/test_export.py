@@ -1,9 +1,8 @@
 """Exported networks have the outputs of the masked ones and the sizes asked for: layer by layer."""
 
-import copy
-
 import pytest
 import torch
+from nn_helpers import exported, physical
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import prune
@@ -13,42 +12,7 @@ from trimreg.nn.exporting.slim import Gather, MappedEmbedding, Plane, SlimAttent
 from trimreg.nn.layers.bayes import bayesianize
 from trimreg.nn.layers.gates import L0Conv2d, L0Linear
 from trimreg.nn.penalty.groups import LayerGroups, Slab
-from trimreg.nn.penalty.penalty import TrimmedGroupL1
-
-
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(0)
-
-
-def exported(model, keep, x, groups="auto", tolerance=1e-5, **options):
-    """Export, then hold the result against the finalized original on new data of another batch size."""
-    penalty = TrimmedGroupL1(model, keep=keep, groups=groups)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    small = export(model, penalty, x, repeats=0, **options)
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, before[name]), f"the export changed {name}"
-    assert not small.model.training
-    penalty.finalize_()
-    fresh = tuple(_another(part) for part in (x if isinstance(x, tuple) else (x,)))
-    with torch.no_grad():
-        want = copy.deepcopy(model).eval()(*fresh)
-        got = small.model(*fresh)
-    assert got.shape == want.shape
-    assert (got - want).abs().max() <= tolerance * want.abs().max()
-    for layer in small.report.layers:
-        assert layer.kept == keep[layer.name]
-    return small
-
-
-def _another(x):
-    if x.is_floating_point():
-        return torch.randn(3, *x.shape[1:], dtype=x.dtype)
-    return torch.randint(int(x.max()) + 1, (3, *x.shape[1:]))
-
-
-def physical(small):
-    return {layer.name: layer.physical for layer in small.report.layers}
+from trimreg.nn.penalty.trimmed_group_l1 import TrimmedGroupL1
 
 
 class LeNet300(nn.Module):
@@ -112,7 +76,7 @@ def test_linear_by_output_units_folds_the_activation_of_zero(act):
 
 def test_output_units_of_the_last_layer_stay_as_zeros():
     small = exported(
-        nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 4)), {"2": 1}, torch.randn(3, 5), "out"
+        nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 4)), {"2": 1}, torch.randn(3, 5), groups="out"
     )
     (layer,) = small.report.layers
     assert (layer.kept, layer.physical) == (1, 4)

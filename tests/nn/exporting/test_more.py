@@ -1,11 +1,11 @@
 """Exports that go from one method to the other, steps over space, and what the caller has set around them."""
 
-import copy
 import sys
 
 import pytest
 import torch
-from nets_in_a_line import Net, physical
+from nn_helpers import Net, physical
+from nn_helpers import exported as exported_on
 from torch import nn
 from torch.nn import functional as F
 
@@ -14,27 +14,13 @@ from trimreg.nn.exporting.files import load
 from trimreg.nn.exporting.slim import SlimAttention
 from trimreg.nn.exporting.spaces import ExportError
 from trimreg.nn.exporting.tracing import TracingFailed
-from trimreg.nn.penalty.penalty import TrimmedGroupL1
-
-
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(0)
+from trimreg.nn.penalty.trimmed_group_l1 import TrimmedGroupL1
 
 
 def exported(model, keep, x, groups="auto", **options):
-    """Export and hold the result against the finalized original on images of another number and size."""
-    penalty = TrimmedGroupL1(model, keep=keep, groups=groups)
-    small = export(model, penalty, x, repeats=0, **options)
-    penalty.finalize_()
-    for fresh in (torch.randn(3, *x.shape[1:]), torch.randn(2, *x.shape[1:2], *(n + 3 for n in x.shape[2:]))):
-        if fresh.dim() < 4 and fresh.shape[1:] != x.shape[1:]:
-            continue  # only images have a size that may be another
-        with torch.no_grad():
-            want, got = copy.deepcopy(model).eval()(fresh), small.model(fresh)
-        assert got.shape == want.shape
-        assert (got - want).abs().max() <= 1e-5 * want.abs().max()
-    return small
+    """The export is compared on images of another size as well."""
+    larger = [torch.randn(2, *x.shape[1:2], *(n + 3 for n in x.shape[2:]))] if x.dim() == 4 else []
+    return exported_on(model, keep, x, *larger, groups=groups, **options)
 
 
 def images():
@@ -69,11 +55,11 @@ def test_a_walk_that_does_not_end_is_left(keep):
     penalty = TrimmedGroupL1(model, keep=keep)
     x = torch.randn(4, 3, 6, 6)
     (name,) = keep
-    with pytest.raises(ExportError, match=rf"layer '{name}': .* loses its way.*with strict=False they stay"):
+    with pytest.raises(ExportError, match=rf"layer '{name}': .* cannot follow.*with strict=False they stay"):
         export(model, penalty, x, repeats=0)
     small = export(model, penalty, x, repeats=0, strict=False)
     assert physical(small)[name] == {"c": 6, "fc": 540}[name]
-    assert "loses its way" in small.report.layers[0].note
+    assert "cannot follow" in small.report.layers[0].note
     penalty.finalize_()
     with torch.no_grad():
         assert torch.allclose(small.model(x), model.eval()(x), atol=1e-5)
@@ -154,16 +140,16 @@ def test_strict_by_dependencies_names_the_layer_that_is_not_known(method):
         exported(model, {"0": 4}, images(), method=method)
     small = exported(model, {"0": 4}, images(), method="dependency", strict=False)
     assert physical(small) == {"0": 8}
-    assert small.report.layers[0].note == "held by 2 (ConvTranspose2d)"
+    assert small.report.layers[0].note == "kept by 2 (ConvTranspose2d)"
 
 
 def test_strict_by_dependencies_allows_what_is_known():
     pytest.importorskip("torch_pruning")
     small = exported(nn.Sequential(nn.Conv2d(3, 8, 3)), {"0": 4}, images(), method="dependency")
-    assert small.report.layers[0].note == "held by the network's output"
+    assert small.report.layers[0].note == "kept by the network's output"
     model = nn.Sequential(nn.Linear(5, 8), nn.LayerNorm(8), nn.Linear(8, 2))
     small = exported(model, {"0": 4}, torch.randn(3, 5), "out", method="dependency")
-    assert small.report.layers[0].note == "held by 1 (LayerNorm)"
+    assert small.report.layers[0].note == "kept by 1 (LayerNorm)"
 
 
 def test_prelu_gives_zero_for_zero():

@@ -5,15 +5,8 @@ import pytest
 import torch
 
 from trimreg.nn.penalty import rules
-from trimreg.nn.penalty.rules import (
-    group_factor,
-    kept_largest,
-    newton_shift,
-    project,
-    take_first,
-    trimmed_weights,
-)
-from trimreg.penalties import TrimmedL1, largest, project_capped_simplex
+from trimreg.nn.penalty.rules import group_factor, kept_largest, mask_by_rank, project
+from trimreg.penalties import TrimmedL1, largest, project_capped_simplex, simplex
 
 
 def magnitudes(seed, rows=6, size=9, dtype=torch.float64):
@@ -29,15 +22,17 @@ def magnitudes(seed, rows=6, size=9, dtype=torch.float64):
     return r
 
 
-@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("h", [0, 1, 4, 8, 9])
-def test_kept_is_what_numpy_keeps(seed, h):
-    r = magnitudes(seed)
-    kept = kept_largest(r, h)
-    assert kept.dtype == torch.bool
-    assert (kept.sum(-1) == h).all()
-    for row, mask in zip(r.numpy(), kept.numpy(), strict=True):
-        assert np.flatnonzero(mask).tolist() == largest(row, h).tolist()
+def test_kept_is_what_numpy_keeps(h):
+    penalty = TrimmedL1(h=h).bind(9)
+    for seed in range(5):
+        r = magnitudes(seed)
+        kept = kept_largest(r, h)
+        assert kept.dtype == torch.bool
+        assert (kept.sum(-1) == h).all()
+        for row, mask in zip(r.numpy(), kept.numpy(), strict=True):
+            assert np.flatnonzero(mask).tolist() == largest(row, h).tolist()
+            np.testing.assert_array_equal(~mask, penalty.weights(row, alpha=1.0))
 
 
 def test_kept_takes_a_count_for_each_row():
@@ -57,41 +52,27 @@ def test_ties_go_to_the_lower_index_in_long_rows():
     assert not kept[:, 1234:].any()
 
 
-def test_take_first_marks_by_rank():
+def test_marks_are_placed_by_rank():
     marks = torch.tensor([False, True, False, True])
-    assert take_first(torch.tensor([4.0, 1.0, 3.0, 2.0]), marks).tolist() == [False, True, True, False]
+    assert mask_by_rank(torch.tensor([4.0, 1.0, 3.0, 2.0]), marks).tolist() == [False, True, True, False]
 
 
-@pytest.mark.parametrize("h", [0, 3, 9])
-def test_weights_are_those_of_the_penalty(h):
-    r = magnitudes(1)
-    penalty = TrimmedL1(h=h).bind(9)
-    for row, weights in zip(r.numpy(), trimmed_weights(r, h).numpy(), strict=True):
-        np.testing.assert_array_equal(weights, penalty.weights(row, alpha=1.0))
-
-
-def test_the_rules_keep_the_dtype():
-    r = magnitudes(2, dtype=torch.float32)
-    assert trimmed_weights(r, 3).dtype == torch.float32
-    assert project(r, 3).dtype == torch.float32
-    assert group_factor(r, 0.5).dtype == torch.float32
+# -- the projection -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["cpu", "device"])
 def way(request, monkeypatch):
     """The projection as on a CPU, and as on a device, where no value may be looked at."""
     if request.param == "device":
-        monkeypatch.setattr(rules, "may_look", lambda y: False)
-        monkeypatch.setattr(rules, "newton_shift", None)
-    return request.param
+        monkeypatch.setattr(rules, "on_host", lambda y: False)
+        monkeypatch.setattr(simplex, "_may_look", lambda y: False)
+        monkeypatch.setattr(simplex, "newton_shift", None)
 
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
-@pytest.mark.parametrize("seed", range(6))
-def test_projection_is_numpys(seed, scale):
-    generator = torch.Generator().manual_seed(seed)
-    y = scale * torch.randn(8, 17, generator=generator, dtype=torch.float64)
+def test_projection_is_that_of_one_row(scale):
+    y = scale * torch.randn(8, 17, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     y[0] = 0.25
     y[1] = y[1].round()
     y[2, :9] = y[2, 0]
@@ -123,6 +104,7 @@ def test_projection_in_float32_sums_to_the_total():
     y = torch.rand(4, 4000, generator=generator)
     totals = torch.tensor([[1.0], [100.0], [2000.0], [3999.0]])
     w = project(y, totals)
+    assert w.dtype == torch.float32
     np.testing.assert_allclose(w.double().sum(-1), totals[:, 0], rtol=2e-4)
     for row, total in enumerate(totals):
         expected = project_capped_simplex(y[row].double().numpy(), float(total))
@@ -130,7 +112,7 @@ def test_projection_in_float32_sums_to_the_total():
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("scale", [1e-30, 1e3, 1e6, 1e8, 1e12])
+@pytest.mark.parametrize("scale", [1e-30, 1e3, 1e6, 1e12])
 def test_projection_has_its_total_at_every_scale(scale):
     y = -torch.rand(10, generator=torch.Generator().manual_seed(1)) * scale
     w = project(y, 6.0)
@@ -139,50 +121,36 @@ def test_projection_has_its_total_at_every_scale(scale):
         assert torch.equal(w, kept_largest(y, 6).float())
 
 
-@pytest.mark.usefixtures("way")
-def test_projection_leaves_a_feasible_point():
-    w = torch.tensor([0.0, 1.0, 0.25, 0.75, 1.0], dtype=torch.float64)
-    torch.testing.assert_close(project(w, 3), w, rtol=0, atol=1e-15)
-
-
-def test_newtons_method_and_the_sort_agree(monkeypatch):
-    """Along the steps of w, in padded rows of many replicas and with totals that fall as h_schedule's do."""
+def test_host_and_device_agree_along_the_steps_of_w(monkeypatch):
+    """In padded rows of many replicas, with totals that fall as those of an h_schedule do."""
     generator = torch.Generator().manual_seed(6)
     sizes = torch.randint(5, 200, (40, 1), generator=generator)
     valid = torch.arange(200) < sizes
     r = 5 * torch.rand(40, 200, generator=generator, dtype=torch.float64)
-    w, found = torch.zeros_like(r), 0
+    w = torch.zeros_like(r)
     for step in range(60):
         y, total = w - 0.1 * r, (sizes * (1 - min(step, 40) / 50)).round()
-        found += newton_shift(y, total, valid)[1] is not None
         w = project(y, total, valid)
-        monkeypatch.setattr(rules, "may_look", lambda y: False)
+        torch.testing.assert_close(w.float(), project(y.float(), total, valid), rtol=0, atol=2e-6)
+        monkeypatch.setattr(rules, "on_host", lambda y: False)
+        monkeypatch.setattr(simplex, "_may_look", lambda y: False)
         torch.testing.assert_close(w, project(y, total, valid), rtol=0, atol=1e-13)
         torch.testing.assert_close(w.float(), project(y.float(), total, valid), rtol=0, atol=2e-6)
         monkeypatch.undo()
-        torch.testing.assert_close(w.float(), project(y.float(), total, valid), rtol=0, atol=2e-6)
         assert (w.sum(-1, keepdim=True) - total).abs().max() < 1e-12 * 200
-    assert found > 50
-
-
-def test_newtons_method_says_where_it_is_not_there():
-    far = torch.tensor([[0.5, 0.5, 0.5, 0.5], [1e6, 1e3, 0.0, -1e9]], dtype=torch.float64)
-    assert newton_shift(far, 2.0)[1] is None
-    torch.testing.assert_close(
-        project(far, 2.0), torch.tensor([[0.5] * 4, [1, 1, 0, 0]], dtype=torch.float64)
-    )
-    assert newton_shift(torch.tensor([[0.5, torch.nan]]), 1.0)[1] is None
-    assert project(torch.empty(0, 4), 2.0).shape == (0, 4)
 
 
 def test_a_projection_on_a_cpu_does_not_sort(monkeypatch):
-    """A feasible point less a small step, as in training: a sort would be several times as dear."""
-    monkeypatch.setattr(rules, "sorted_shift", None)
+    """A feasible point less a small step, as in training: a sort would take several times as long."""
+    monkeypatch.setattr(simplex, "sorted_shift", None)
     w = (torch.arange(300) < 100).float().expand(4, 300)
     r = torch.rand(4, 300, generator=torch.Generator().manual_seed(7))
     for _ in range(50):
         w = project(w - 0.01 * r, 100)
     assert w.sum(-1).tolist() == pytest.approx([100.0] * 4, rel=1e-5)
+
+
+# -- the threshold ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 1e20, float("inf")])
@@ -192,6 +160,7 @@ def test_factor_is_group_soft_thresholding(threshold):
     assert torch.isfinite(factor).all()
     expected = [max(float(x) - threshold, 0.0) / float(x) if x > 0 else 0.0 for x in r]
     np.testing.assert_allclose(factor, expected, rtol=1e-14)
+    assert group_factor(r.float(), threshold).dtype == torch.float32
 
 
 def test_factor_times_group_is_the_prox_of_the_penalty():
@@ -199,7 +168,7 @@ def test_factor_times_group_is_the_prox_of_the_penalty():
     theta = torch.randn(6, 4, generator=generator, dtype=torch.float64)
     penalty = TrimmedL1(h=2, groups=np.repeat(np.arange(6), 4)).bind(24)
     expected = penalty.prox(theta.flatten().numpy(), alpha=0.7, step=0.9)
-    # The estimators' penalty weighs a group by the root of its size, 2 here; the network's does not.
+    # The estimators' penalty weights a group by the root of its size, 2 here; the network's does not.
     r = theta.norm(dim=1)
     shrunk = theta * torch.where(kept_largest(r, 2), 1.0, group_factor(r, 2 * 0.7 * 0.9))[:, None]
     np.testing.assert_allclose(shrunk.flatten(), expected, atol=1e-14)

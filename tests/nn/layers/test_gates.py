@@ -13,7 +13,6 @@ from trimreg.nn.layers.gates import (
     L0Linear,
     gated_layers,
     hard_concrete,
-    hard_concrete_cdf,
     l0_loss,
     open_probability,
     stretched,
@@ -22,13 +21,6 @@ from trimreg.nn.layers.gates import (
 BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1
 FLOAT64 = {"dtype": torch.float64}
 LOGITS = [-3.0, -0.5, 0.0, 2.0]
-
-
-@pytest.fixture(autouse=True)
-def _seed():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
 
 
 def set_logits(layer, values):
@@ -46,28 +38,17 @@ def concrete_density(s, logit):
 # -- the distribution -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("logit", LOGITS)
-@pytest.mark.parametrize("x", [0.0, 0.3, 0.9, 1.0])
-def test_cdf_is_the_integral_of_the_density(logit, x):
-    mass, _ = integrate.quad(concrete_density, 0, (x - GAMMA) / (ZETA - GAMMA), args=(logit,), epsabs=1e-9)
-    got = hard_concrete_cdf(torch.tensor(x, **FLOAT64), torch.tensor(logit, **FLOAT64)).item()
-    assert abs(got - mass) < 1e-6
+def cdf(x, logit):
+    """Probability that a gate before clipping is at most x, by the integral of its density."""
+    return integrate.quad(concrete_density, 0, (x - GAMMA) / (ZETA - GAMMA), args=(logit,), epsabs=1e-9)[0]
 
 
-def test_cdf_by_its_formula():
-    logit, x = torch.tensor(LOGITS, **FLOAT64), 0.3
-    v = (x - GAMMA) / (ZETA - GAMMA)
-    expected = 1 / (1 + torch.exp(logit - BETA * (math.log(v) - math.log(1 - v))))
-    torch.testing.assert_close(hard_concrete_cdf(torch.tensor(x, **FLOAT64), logit), expected)
-
-
-def test_a_gate_is_open_where_it_is_above_zero():
+def test_a_gate_is_open_if_it_is_above_zero():
     logit = torch.linspace(-6, 6, 25, **FLOAT64)
-    expected = torch.sigmoid(logit - BETA * math.log(-GAMMA / ZETA))
-    torch.testing.assert_close(open_probability(logit), expected)
-    torch.testing.assert_close(
-        open_probability(logit), 1 - hard_concrete_cdf(torch.tensor(0.0, **FLOAT64), logit)
-    )
+    torch.testing.assert_close(open_probability(logit), torch.sigmoid(logit - BETA * math.log(-GAMMA / ZETA)))
+    for value in LOGITS:
+        got = open_probability(torch.tensor(value, **FLOAT64)).item()
+        assert got == pytest.approx(1 - cdf(0.0, value), abs=1e-6)
 
 
 @pytest.mark.parametrize("logit", LOGITS)
@@ -76,11 +57,11 @@ def test_samples_follow_the_cdf_with_atoms_at_both_ends(logit):
     z = hard_concrete(torch.full((n,), logit, **FLOAT64))
     assert z.min() >= 0
     assert z.max() <= 1
-    at = torch.tensor([0.0, 0.2, 0.5, 0.8, 0.999], **FLOAT64)
-    share = (z[:, None] <= at).double().mean(0)
-    expected = hard_concrete_cdf(at, torch.tensor(logit, **FLOAT64))
-    assert ((share - expected).abs() < 5 * (expected * (1 - expected) / n).sqrt()).all()
-    ones = 1 - hard_concrete_cdf(torch.tensor(1.0, **FLOAT64), torch.tensor(logit, **FLOAT64)).item()
+    for at in (0.0, 0.2, 0.5, 0.8, 0.999):
+        expected = cdf(at, logit)
+        share = (z <= at).double().mean().item()
+        assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / n)
+    ones = 1 - cdf(1.0, logit)
     assert abs((z == 1).double().mean().item() - ones) < 5 * math.sqrt(ones * (1 - ones) / n)
 
 
@@ -170,9 +151,7 @@ def test_sampled_outputs_have_the_mean_of_the_gates():
     x = torch.eye(3, **FLOAT64)
     draws = torch.stack([layer(x)[:, 0].detach() for _ in range(2000)]) / layer.weight[0].detach()
     for j, logit in enumerate([-1.0, 0.0, 1.0]):  # E z is the integral of P(z > x) over (0, 1)
-        expected, _ = integrate.quad(
-            lambda x, a=logit: 1 - hard_concrete_cdf(torch.tensor(x, **FLOAT64), torch.tensor(a)).item(), 0, 1
-        )
+        expected, _ = integrate.quad(lambda x, a=logit: 1 - cdf(x, a), 0, 1)
         assert abs(draws[:, j].mean().item() - expected) < 5 * 0.5 / math.sqrt(2000)
 
 
@@ -217,7 +196,7 @@ def test_l0_loss_sums_layers_with_their_strengths():
 
 def test_input_of_l0_loss():
     model = nn.Sequential(L0Linear(4, 3), nn.ReLU(), L0Linear(3, 2))
-    with pytest.raises(ValueError, match=r"\['0'\].*\['0', '2'\]"):
+    with pytest.raises(ValueError, match=r"\['0', '2'\]; got \['0'\]"):
         l0_loss(model, 10, {"0": 1.0})
     with pytest.raises(ValueError, match="ReLU has no layers with gates"):
         l0_loss(nn.ReLU(), 10)

@@ -1,35 +1,15 @@
 """Exports of networks that are no chain: sums, concatenations, gates, shared layers, unknown operations."""
 
-import copy
-
 import pytest
 import torch
-from nets_in_a_line import Net, physical
+from nn_helpers import Net, exported, physical
 from torch import nn
 from torch.nn import functional as F
 
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.spaces import ExportError
 from trimreg.nn.penalty.groups import LayerGroups, Slab
-from trimreg.nn.penalty.penalty import TrimmedGroupL1
-
-
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(0)
-
-
-def exported(model, keep, x, groups="auto", **options):
-    """Export and hold the result against the finalized original on new data of another batch size."""
-    penalty = TrimmedGroupL1(model, keep=keep, groups=groups)
-    small = export(model, penalty, x, repeats=0, **options)
-    penalty.finalize_()
-    fresh = torch.randn(3, *x.shape[1:])
-    with torch.no_grad():
-        want, got = copy.deepcopy(model).eval()(fresh), small.model(fresh)
-    assert got.shape == want.shape
-    assert (got - want).abs().max() <= 1e-5 * want.abs().max()
-    return small
+from trimreg.nn.penalty.trimmed_group_l1 import TrimmedGroupL1
 
 
 def cut_rows(module, rows):

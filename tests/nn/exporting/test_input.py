@@ -9,13 +9,8 @@ from torch import nn
 from trimreg.nn.exporting.cost import Report, latency, macs
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.tracing import relative_difference, trace
-from trimreg.nn.penalty.penalty import TrimmedGroupL1
+from trimreg.nn.penalty.trimmed_group_l1 import TrimmedGroupL1
 from trimreg_reproduction.networks.training import ensemble
-
-
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(0)
 
 
 def mlp():
@@ -28,7 +23,7 @@ def mlp():
 def test_an_example_of_wrong_shape_names_the_layer_and_the_shapes():
     model = mlp()
     penalty = TrimmedGroupL1(model, keep={"2": 3})
-    with pytest.raises(ValueError, match=r"shape \(4, 7\) .* in layer '0', Linear.*6.*got \(4, 7\)"):
+    with pytest.raises(ValueError, match=r"shape \(4, 7\) in layer '0', Linear.*6.*got \(4, 7\)"):
         export(model, penalty, torch.randn(4, 7))
 
     class View(nn.Module):
@@ -39,13 +34,13 @@ def test_an_example_of_wrong_shape_names_the_layer_and_the_shapes():
         def forward(self, x):
             return self.a(x).view(-1, 10)
 
-    with pytest.raises(ValueError, match=r"shape \(3, 6\) .* after layer 'a'"):
+    with pytest.raises(ValueError, match=r"shape \(3, 6\) after layer 'a'"):
         export(View(), None, torch.randn(3, 6))
 
 
 def test_the_number_of_inputs_is_checked():
     model = mlp()
-    with pytest.raises(ValueError, match=r"does not go through"):
+    with pytest.raises(ValueError, match="the network fails on the example"):
         export(model, None, (torch.randn(4, 6), torch.randn(4, 6)))
     with pytest.raises(ValueError, match=r"takes \(input\); the example has 2 inputs"):
         trace(model, (torch.randn(4, 6), torch.randn(4, 6)))
@@ -54,7 +49,7 @@ def test_the_number_of_inputs_is_checked():
 
 
 def test_a_penalty_of_another_model_is_refused():
-    with pytest.raises(ValueError, match=r"layer '2' of the penalty is no part of this Sequential"):
+    with pytest.raises(ValueError, match=r"layer '2' of the penalty is not part of this Sequential"):
         export(mlp(), TrimmedGroupL1(mlp(), keep={"2": 3}), torch.randn(4, 6))
 
 
@@ -156,7 +151,7 @@ def test_an_example_that_shows_nothing_is_refused():
     penalty = TrimmedGroupL1(model, {"0": 3})
     with pytest.raises(ValueError, match="example_input has a tensor without entries"):
         export(model, penalty, torch.zeros(0, 8))
-    with pytest.raises(ValueError, match="infinite or NaN throughout"):
+    with pytest.raises(ValueError, match="all outputs on the example are infinite or NaN"):
         export(model, penalty, torch.full((4, 8), torch.nan))
     with torch.no_grad():
         model[2].bias[0] = torch.inf  # one of two outputs may be

@@ -19,16 +19,9 @@ from trimreg.nn.layers.bayes import (
     log_uniform_kl,
     with_noise,
 )
-from trimreg.nn.layers.bounded import bounded
+from trimreg.nn.layers.common import bounded
 
 FLOAT64 = {"dtype": torch.float64}
-
-
-@pytest.fixture(autouse=True)
-def _seed():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
 
 
 def spread_log_alpha(layer):
@@ -48,13 +41,10 @@ def test_bounded_is_a_clip_whose_gradient_leads_back():
     assert torch.equal(y, x.clamp(-2.0, 2.0))
     y.backward(slope)
     assert x.grad.tolist() == [0.0, -1.0, 0.0, -1.0, -1.0, 1.0, 0.0, 1.0, 0.0]
-
-
-def test_bounded_without_bounds_is_the_identity():
-    x = torch.tensor([-1e30, 0.0, 1e30], requires_grad=True)
-    bounded(x).backward(torch.tensor([1.0, -2.0, 3.0]))
+    x.grad = None
+    bounded(x).backward(slope)  # without bounds it is the identity
     assert torch.equal(bounded(x), x)
-    assert x.grad.tolist() == [1.0, -2.0, 3.0]
+    assert torch.equal(x.grad, slope)
 
 
 @pytest.mark.parametrize("start", [-0.05, 0.3])
@@ -151,7 +141,7 @@ def assert_moments(draws, mean, variance, sds=5.0):
 
 def test_sampled_weight_moments():
     layer = spread_log_alpha(BayesLinear(4, 3, **FLOAT64))
-    draws = torch.stack([layer.sampled_weight().detach() for _ in range(2000)])
+    draws = torch.stack([layer.sampled_weight().detach() for _ in range(500)])
     variance = layer.log_alpha.clamp(max=0).exp() * layer.weight.square()
     assert_moments(draws, layer.weight.detach(), variance.detach())
     torch.testing.assert_close(layer.weight_variance(), variance)
@@ -172,12 +162,10 @@ def test_pre_activations_of_a_linear_layer_have_the_moments_of_sampled_weights()
     x[0, 2] = 0.0
     mean = functional.linear(x, layer.weight, layer.bias).detach()
     variance = functional.linear(x**2, layer.log_alpha.clamp(max=0).exp() * layer.weight**2).detach()
-    local = layer(x.expand(4000, 2, 5)).detach()
+    local = layer(x.expand(2000, 2, 5)).detach()
     assert_moments(local, mean, variance)
-    by_weights = torch.stack([
-        functional.linear(x, layer.sampled_weight(), layer.bias).detach() for _ in range(2000)
-    ])  # fmt: skip
-    assert_moments(by_weights, mean, variance)
+    draws = [functional.linear(x, layer.sampled_weight(), layer.bias).detach() for _ in range(500)]
+    assert_moments(torch.stack(draws), mean, variance)
 
 
 @pytest.mark.parametrize("padding_mode", ["zeros", "circular"])
@@ -185,12 +173,12 @@ def test_pre_activations_of_a_convolution_have_the_moments_of_sampled_weights(pa
     form = {"stride": 2, "padding": 1, "padding_mode": padding_mode}
     layer = spread_log_alpha(BayesConv2d(2, 3, 3, **form, **FLOAT64))
     x = torch.randn(1, 2, 5, 5, **FLOAT64)
-    local = layer(x.expand(1500, 2, 5, 5)).detach()
+    local = layer(x.expand(1000, 2, 5, 5)).detach()
     plain = layer.plain()
     draws = []
     with torch.no_grad():
         mean = layer.eval()(x)[0]
-        for _ in range(1500):
+        for _ in range(400):
             plain.weight.copy_(layer.sampled_weight())
             draws.append(plain(x)[0])
         plain.weight.copy_(layer.weight_variance())
@@ -296,9 +284,12 @@ def test_under_autocast_the_variance_is_that_of_float32(low):
 HALF = [torch.float16, torch.bfloat16]
 
 
-@pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize("log_alpha", [-1.0, -10.0])
-@pytest.mark.parametrize("scale", [1.0, 0.01, 0.001])
+@pytest.mark.parametrize(
+    ("dtype", "log_alpha", "scale"),
+    [(HALF[i % 2], log_alpha, scale) for i, (log_alpha, scale) in enumerate(
+        [(-1.0, 1.0), (-10.0, 1.0), (-10.0, 0.01), (-1.0, 0.01), (-1.0, 0.001), (-10.0, 0.001)]
+    )],
+)  # fmt: skip
 def test_layers_in_half_precision_have_the_deviation_of_float32(dtype, log_alpha, scale):
     form = {"bias": False, "dtype": dtype, "initial_log_alpha": log_alpha}
     signs = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=dtype)  # the mean is 0: its rounding is no noise
@@ -316,12 +307,8 @@ def test_layers_in_half_precision_have_the_deviation_of_float32(dtype, log_alpha
         # E y^2 = 3 * 4 alpha phi^2 / 3 at mean 0: its slope in log_alpha is alpha phi^2 / 3 an entry.
         expected = math.exp(log_alpha) * scale**2 / 3
         if expected > 1e-6:  # else float16 has no such gradient
-            torch.testing.assert_close(
-                layer.log_alpha.grad.float(),
-                torch.full_like(layer.log_alpha, expected).float(),
-                rtol=0.1,
-                atol=0,
-            )
+            slopes = layer.log_alpha.grad.float()
+            torch.testing.assert_close(slopes, torch.full_like(slopes, expected), rtol=0.1, atol=0)
         assert torch.isfinite(layer.weight.grad).all()
 
 
@@ -336,19 +323,6 @@ def test_layers_in_half_precision_under_autocast(dtype):
             y = layer(x)
         assert y.dtype == low
         assert abs(y.float().std().item() / (0.002 * math.exp(-0.5)) - 1) < 0.05
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_full_precision_draws_as_it_did(dtype):
-    layer = spread_log_alpha(BayesLinear(4, 3, dtype=dtype))
-    x = torch.randn(5, 4, dtype=dtype)
-    state = torch.get_rng_state()
-    y = layer(x)
-    torch.set_rng_state(state)
-    variance = functional.linear(x.square(), layer.log_alpha.clamp(max=0).exp() * layer.weight.square())
-    mean = functional.linear(x, layer.weight, layer.bias)
-    assert layer.weight_variance().dtype == dtype
-    assert torch.equal(y, with_noise(mean, variance))
 
 
 @pytest.mark.filterwarnings(
@@ -462,28 +436,21 @@ def test_bayesianize_refuses_what_it_cannot_convert():
     assert type(model.head["first"]) is nn.Linear
 
 
-@pytest.mark.parametrize("names", [None, "*", "a", ["a", "b"]])
-def test_bayesianize_refuses_a_weight_of_two_layers(names):
-    model = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3), "c": nn.Linear(3, 2)})
+def test_bayesianize_refuses_a_weight_of_two_layers():
+    model = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Embedding(3, 3), "c": nn.Linear(3, 2)})
     model["b"].weight = model["a"].weight
-    with pytest.raises(ValueError, match=r"layer 'a': weight is shared: it is 'a.weight' and 'b.weight'"):
-        bayesianize(model, names=names)
+    for names in (None, "*", "a", ["a", "c"]):
+        with pytest.raises(ValueError, match=r"layer 'a': weight is shared: it is 'a.weight' and 'b.weight'"):
+            bayesianize(model, names=names)
     assert type(model["c"]) is nn.Linear
     assert type(bayesianize(model, names="c")["c"]) is BayesLinear
-
-
-def test_bayesianize_refuses_the_weight_of_an_embedding():
-    model = nn.ModuleDict({"table": nn.Embedding(7, 3), "head": nn.Linear(3, 7)})
-    model["head"].weight = model["table"].weight
-    with pytest.raises(ValueError, match=r"'head'.* 'table.weight' and 'head.weight'"):
-        bayesianize(model)
 
 
 @pytest.mark.parametrize("lazy", [lambda: nn.LazyLinear(2), lambda: nn.LazyConv2d(2, 1)])
 def test_bayesianize_refuses_a_lazy_layer_until_it_has_run(lazy):
     model = nn.Sequential(nn.Linear(3, 3), lazy())
     for names in (None, "1", "?"):
-        with pytest.raises(ValueError, match=r"layer '1' is lazy .* run the model once"):
+        with pytest.raises(ValueError, match=r"layer '1' is lazy .* run the model on a batch"):
             bayesianize(model, names=names)
     assert type(model[0]) is nn.Linear
     assert type(bayesianize(model, names="0")[0]) is BayesLinear
@@ -506,7 +473,7 @@ def test_bayesianize_leaves_frozen_layers_as_they_are():
         with pytest.raises(ValueError, match="layer '0': weight is frozen"):
             bayesianize(model, names=names)
     assert type(model[2]) is nn.Linear
-    with pytest.raises(ValueError, match=r"\['0', '2'\] are frozen"):
+    with pytest.raises(ValueError, match=r"\['0', '2'\] are all frozen"):
         bayesianize(model.requires_grad_(False))
 
 

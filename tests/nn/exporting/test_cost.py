@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from nets_in_a_line import Net
+from nn_helpers import Net
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 

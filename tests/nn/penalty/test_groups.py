@@ -206,10 +206,10 @@ def wrong_replicas(name, module):
         (nn.Linear(3, 3), "neurons", ValueError, "groups must be one of.*'neurons'"),
         (nn.Conv2d(4, 4, 3, groups=2), "in", ValueError, "'x'.*groups=2"),
         (nn.Linear(3, 3), lambda name, module: 3, TypeError, "'x'.*LayerGroups; got 3"),
-        (nn.LazyLinear(3), "auto", ValueError, "'x' has no shape yet"),
-        (nn.Linear(3, 3), nothing_counted, ValueError, "'x': no slab is counted"),
+        (nn.LazyLinear(3), "auto", ValueError, "'x' is lazy and has no shape yet"),
+        (nn.Linear(3, 3), nothing_counted, ValueError, "'x': at least one slab must be counted"),
         (nn.Linear(3, 3), no_such_axis, ValueError, "'x'.*no axis 2"),
-        (nn.Linear(3, 3), too_many, ValueError, "'x': 2 groups of 2 do not fit"),
+        (nn.Linear(3, 3), too_many, ValueError, "'x': .* no room for 2 groups of 2"),
         (nn.Linear(3, 3), wrong_replicas, ValueError, r"'x'.*replicas \(7,\)"),
     ],
 )

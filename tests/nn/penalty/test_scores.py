@@ -180,7 +180,7 @@ def test_heads_are_scored_over_all_their_parts():
     ("options", "said"),
     [
         ({"rank_by": "size"}, "rank_by must be one of 'norm', 'taylor', 'activity'; got 'size'"),
-        ({"rank_by": "taylor", "alpha": 1.0}, "layer '0': rank_by='taylor' is for the hard penalty"),
+        ({"rank_by": "taylor", "alpha": 1.0}, "layer '0': rank_by='taylor' needs an infinite alpha"),
         ({"rank_by": "taylor", "alpha": {"0": math.inf, "2": 3.0}}, "layer '2': rank_by='taylor'"),
     ],
 )
