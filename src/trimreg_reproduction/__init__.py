@@ -12,7 +12,7 @@ The package uses the public names of ``trimreg`` and of its subpackages. It need
   ``first_order.arrays``, ``first_order.batch``, and the constant of Theorem 3 in ``first_order.bcd``;
 - ``trimreg.penalties.simplex``, ``trimreg.diagnostics.conditions`` and ``trimreg.graphs.solver.kernels``;
 - ``trimreg.nn.penalty.rules``, ``trimreg.nn.layers.bayes``, ``trimreg.nn.layers.gates`` and
-  ``trimreg.nn.layers.copies``, for layers of many networks at once.
+  ``trimreg.nn.layers.common``, for layers of many networks at once.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trimreg.nn import Slab
-from trimreg.nn.layers.copies import without_start
+from trimreg.nn.layers.common import without_start
 
 Seeds = Iterable["int | torch.Generator"]
 
