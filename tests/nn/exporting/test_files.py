@@ -5,6 +5,7 @@ import math
 import operator
 import os
 import struct
+from pathlib import Path
 
 import pytest
 import torch
@@ -74,6 +75,14 @@ def test_lenet_comes_back(tmp_path):
     save(again, tmp_path / "twice.safetensors")
     assert (tmp_path / "twice.safetensors").read_bytes() == (tmp_path / "net.safetensors").read_bytes()
     assert sorted(os.listdir(tmp_path)) == ["net.safetensors", "twice.safetensors"]
+
+
+def test_a_file_of_version_1_is_read():
+    """It was written before the modules moved to this folder."""
+    again = load(Path(__file__).parent / "old_network.safetensors")
+    assert {"Gather", "Plane"} <= {type(m).__name__ for m in again.modules()}
+    expected = torch.tensor([[-0.03257951, 0.0055728]])
+    torch.testing.assert_close(again(torch.ones(1, 1, 3, 3)), expected, rtol=0, atol=1e-6)
 
 
 def test_attention_and_embeddings_come_back(tmp_path):
