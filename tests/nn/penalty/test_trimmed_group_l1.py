@@ -589,8 +589,8 @@ def kernels(penalty, model, optimizer):
         ({"freeze_at": 10}, 7),
         ({"h_schedule": Ramp(1, 5)}, 13),
         ({"alpha": 1.0}, 11),
-        ({"alpha": 1.0, "mode": "bcd"}, 67),
-        ({"alpha": 1.0, "mode": "subgradient"}, 60),
+        ({"alpha": 1.0, "mode": "bcd"}, 75),
+        ({"alpha": 1.0, "mode": "subgradient"}, 68),
     ],
 )
 def test_a_step_launches_two_kernels_a_layer_and_few_beside(options, fixed, monkeypatch):
