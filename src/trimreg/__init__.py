@@ -5,20 +5,13 @@ The public names are imported when they are first asked for, so ``import trimreg
 
 from __future__ import annotations
 
+from . import estimators
 from ._lazy import lazy
 
 __version__ = "0.1.0"
 
 _WHERE = {
-    "TrimmedLasso": ".estimators",
-    "TrimmedGroupLasso": ".estimators",
-    "MultiTaskTrimmedLasso": ".estimators",
-    "TrimmedLogisticRegression": ".estimators",
-    "TrimmedPoissonRegressor": ".estimators",
-    "TrimmedGammaRegressor": ".estimators",
-    "TrimmedHuberRegressor": ".estimators",
-    "TrimmedCoxRegressor": ".estimators",
-    "MEstimator": ".estimators",
+    **dict.fromkeys(estimators.__all__, ".estimators"),
     "TrimmedGraphicalLasso": ".graphs",
     "TrimmedLassoCV": ".selection",
     "TrimmedLogisticRegressionCV": ".selection",
@@ -28,11 +21,6 @@ _WHERE = {
     "Bootstrap": ".selection",
     "trimmed_path": ".selection",
     "OnDisk": ".designs.far.disk",
-    "solve": ".estimators",
-    "solve_batch": ".estimators",
-    "steps": ".estimators",
-    "load": ".estimators",
-    "save": ".estimators",
     "solve_graphical": ".graphs",
     "TrimmedL1": ".penalties",
     "L1": ".penalties",

@@ -19,7 +19,6 @@ from trimreg.cli.common import (
     write_json,
 )
 from trimreg.estimators.columns import listed
-from trimreg.estimators.io import plain
 
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
 
@@ -54,9 +53,9 @@ def test_json_holds_no_numpy_and_no_nan(tmp_path):
         "d": None,
         5: "é",
     }
-    assert plain(content) == {"a": None, "b": [1, None], "c": [[True]], "d": None, "5": "é"}
     write_json(tmp_path / "x.json", content)
-    assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8")) == plain(content)
+    expected = {"a": None, "b": [1, None], "c": [[True]], "d": None, "5": "é"}
+    assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8")) == expected
 
 
 def test_names_are_quoted_so_that_they_cannot_move_the_cursor():

@@ -1,24 +1,28 @@
-"""scikit-learn estimators of a linear predictor, and the functions that they are thin over."""
+"""scikit-learn estimators of a linear predictor, and the functions beneath them.
+
+A new estimator needs its class in ``models``, its name here, and an entry in the registry of the tests.
+"""
 
 from __future__ import annotations
 
 from .._lazy import lazy
-from .solve import solve, steps
 
 _WHERE = {
-    "MEstimator": ".models.mestimator",
-    "MultiTaskTrimmedLasso": ".models.multitask",
-    "TrimmedCoxRegressor": ".models.cox",
-    "TrimmedGammaRegressor": ".models.glm",
-    "TrimmedGroupLasso": ".models.group_lasso",
-    "TrimmedHuberRegressor": ".models.glm",
     "TrimmedLasso": ".models.trimmed_lasso",
+    "TrimmedGroupLasso": ".models.group_lasso",
+    "MultiTaskTrimmedLasso": ".models.multitask",
     "TrimmedLogisticRegression": ".models.logistic",
     "TrimmedPoissonRegressor": ".models.glm",
+    "TrimmedGammaRegressor": ".models.glm",
+    "TrimmedHuberRegressor": ".models.glm",
+    "TrimmedCoxRegressor": ".models.cox",
+    "MEstimator": ".models.mestimator",
+    "solve": ".task",
+    "steps": ".task",
+    "solve_batch": ".batch",
     "load": ".io",
     "save": ".io",
-    "solve_batch": ".batch",
 }
 
-__all__ = ["solve", "steps", *_WHERE]
+__all__ = list(_WHERE)
 __getattr__, __dir__ = lazy(__name__, _WHERE)

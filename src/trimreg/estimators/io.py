@@ -20,6 +20,7 @@ import numpy as np
 from .._files import BadInput, write_atomically
 from ..losses import LOSSES, get_loss
 from .columns import Column, Recipe
+from .summary import plain
 
 FORMAT, FORMAT_VERSION = "trimreg model", 1
 
@@ -223,26 +224,21 @@ def content_of(model: Any, recipe: Recipe | None = None, **more: Any) -> dict:
 
 
 def json_text(content: Any) -> str:
-    """The content as JSON; NumPy's types become Python's, and numbers that are not finite become null."""
-    return json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def plain(value: Any) -> Any:
-    """The value in Python's own types, for JSON.
+    """The content as JSON; NumPy's types become Python's, and numbers that are not finite become null.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from trimreg.estimators.io import plain
-    >>> plain({"a": np.array([1.0, np.nan]), "b": np.int64(2)})
-    {'a': [1.0, None], 'b': 2}
+    >>> from trimreg.estimators.io import json_text
+    >>> print(json_text({"a": np.float64(np.nan), "b": np.int64(2)}))
+    {
+      "a": null,
+      "b": 2
+    }
+    <BLANKLINE>
     """
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        return None
-    return value
+
+    def finite(value):
+        return None if isinstance(value, float) and not abs(value) < float("inf") else value
+
+    return json.dumps(plain(content, finite), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -59,11 +59,9 @@ class Summary:
         if max_rows is not None and (not isinstance(max_rows, Integral) or max_rows < 1):
             raise ValueError(f"max_rows must be an integer >= 1 or None; got {max_rows!r}")
         self.title = str(title)
-        self.facts = {str(key): _plain(value) for key, value in facts.items()}
+        self.facts = {str(key): plain(value) for key, value in facts.items()}
         self.names = [str(name) for name in names]
-        self.columns = {
-            str(header): [_plain(value) for value in values] for header, values in columns.items()
-        }
+        self.columns = {str(header): [plain(value) for value in values] for header, values in columns.items()}
         self.note = str(note)
         self.max_rows = max_rows
         for header, values in self.columns.items():
@@ -289,7 +287,7 @@ def fit_facts(
     >>> fit_facts(loss="quadratic", n_samples=442, intercept=[0.5, 1.0], outputs=["a", "b"], converged=True)
     {'loss': 'quadratic', 'samples': 442, 'intercepts': {'a': 0.5, 'b': 1.0}, 'converged': True}
     """
-    intercept = _plain(intercept)
+    intercept = plain(intercept)
     several = isinstance(intercept, list)
     if several and outputs is not None:
         intercept = {str(label): value for label, value in zip(outputs, intercept, strict=True)}
@@ -302,15 +300,15 @@ def fit_facts(
     return {key: value for key, value in facts.items() if value is not None}
 
 
-def _plain(value):
-    """The value in Python's own types, also inside containers."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
+def plain(value: Any, convert: Callable[[Any], Any] = lambda entry: entry) -> Any:
+    """The value in Python's own types, also inside containers; ``convert`` is applied to every entry."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): plain(entry, convert) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return value
+        return [plain(entry, convert) for entry in value]
+    return convert(value)
 
 
 def _step(step):

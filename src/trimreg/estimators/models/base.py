@@ -63,6 +63,11 @@ class LinearEstimator(BaseEstimator):
 
     warm_start: bool
 
+    def _store(self, parameters: dict[str, Any]) -> None:
+        """Set the parameters of the constructor unchanged, as scikit-learn requires."""
+        for name in self._get_param_names():
+            setattr(self, name, parameters[name])
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -283,11 +288,6 @@ class TrimmedEstimator(LinearEstimator):
         random_state: Any = None,
     ):
         self._store(locals())
-
-    def _store(self, parameters: dict[str, Any]) -> None:
-        """Set the parameters of the constructor unchanged, as scikit-learn requires."""
-        for name in self._get_param_names():
-            setattr(self, name, parameters[name])
 
     def _settings(self) -> Settings:
         check.check_choice("effort", self.effort, EFFORTS)

@@ -75,19 +75,7 @@ class MEstimator(Regressor, LinearEstimator):
         random_state: Any = None,
         solver_options: dict[str, Any] | None = None,
     ):
-        self.loss = loss
-        self.penalty = penalty
-        self.alpha = alpha
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.positive = positive
-        self.n_outliers = n_outliers
-        self.warm_start = warm_start
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.solver_options = solver_options
+        self._store(locals())
 
     def _settings(self) -> Settings:
         options = {} if self.solver_options is None else self.solver_options
