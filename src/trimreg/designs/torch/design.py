@@ -22,7 +22,7 @@ _PILOT_ROWS = 256  # the first pass takes moments about the means of these rows
 
 
 class TorchDesign(ScaledMatrix):
-    """A design over a tensor; its operations give what a dense design gives.
+    """A design over a tensor, with the same results as a dense one.
 
     A *pass* reads all of X; operations on few columns gather these and are not counted.
     Apple's devices have float32 at most; there tolerances below about 1e-5 cannot be met.
@@ -49,21 +49,21 @@ class TorchDesign(ScaledMatrix):
             refuse_nonfinite(X.tensor, X.index(odd))
         mean = pilot.cpu().numpy() + first / weights.sum() if center else np.zeros(self.shape[1])
         deviation, redo = deviations_by_squares(square, first if center else 0.0)
-        mean[redo], deviation[redo] = self._deviations(weights, mean[redo], redo, refine=center)
+        mean[redo], deviation[redo] = self._means_and_deviations(weights, mean[redo], redo, refine=center)
         return mean, deviation
 
-    def _deviations(self, weights, mean, which, refine=False):
+    def _means_and_deviations(self, weights, mean, which, refine=False):
         """Means and root mean square deviations of the columns ``which``, about ``mean`` or a refined one."""
         X, d = self.X, self.X.vector(weights).to(self.X.tensor.device, self.X.arithmetic)
         deviation, mean = np.empty(which.size), np.array(mean)
         step = max(1, (4 << 20) // self.shape[0])
         for start in range(0, which.size, step):
             part = slice(start, start + step)
-            centre = X.vector(mean[part]).to(d)
-            spread = X.taken(X.index(which[part])) - centre
+            center = X.vector(mean[part]).to(d)
+            spread = X.taken(X.index(which[part])) - center
             if refine:
-                better = centre + (d @ spread) / d.sum()
-                spread -= better - centre
+                better = center + (d @ spread) / d.sum()
+                spread -= better - center
                 mean[part] = better.cpu().numpy()
             largest = spread.abs().amax(dim=0)
             spread /= largest.where(largest > 0, 1.0)
@@ -78,7 +78,7 @@ class TorchDesign(ScaledMatrix):
         unsafe = (square < 1e-290) | ~np.isfinite(square)
         norms = np.sqrt(np.where(unsafe, 0.0, square))
         redo = np.flatnonzero(unsafe & (self.inverse_scale > 0))
-        norms[redo] = self._deviations(d, offset[redo], redo)[1]
+        norms[redo] = self._means_and_deviations(d, offset[redo], redo)[1]
         return norms * self.inverse_scale
 
     @explain_shortage

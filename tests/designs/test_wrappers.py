@@ -1,13 +1,40 @@
-"""Several outputs and the column of ones, over dense and sparse designs, against explicit matrices."""
+"""Standardized columns, a column of ones and several outputs, against explicit matrices."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from trimreg.designs import MultiOutput, WithConstant, as_design
+from trimreg import TrimmedLasso, TrimmedLogisticRegression
+from trimreg.designs import Design, MultiOutput, WithConstant, as_design
+
+
+class FiveOperations(Design):
+    """The least that a user writes."""
+
+    def __init__(self, X, near=True):
+        self.X, self.shape, self.dtype, self.near = X, X.shape, X.dtype, near
+
+    def matvec(self, v):
+        return self.X @ v
+
+    def rmatvec(self, r):
+        return self.X.T @ r
+
+    def columns(self, W):
+        return self.X[:, W]
+
+    def gram(self, rows, d, cols):
+        return self.X[:, slice(None) if rows is None else rows].T @ (d[:, None] * self.X[:, cols])
+
+    def column_norms(self, d):
+        return np.sqrt(d @ self.X**2)
+
 
 N, P, K = 9, 5, 3
-FORMS = {"dense": np.asarray, "fortran": np.asfortranarray, "sparse": sp.csc_array, "float32": np.float32}
+FORMS = {
+    "dense": np.asarray, "fortran": np.asfortranarray, "sparse": sp.csc_array, "float32": np.float32,
+    "own": FiveOperations,
+}  # fmt: skip
 
 
 def data(seed=0):
@@ -143,3 +170,63 @@ def test_a_few_columns_are_a_design_of_their_own(form, constant, center):
     np.testing.assert_allclose(part.rmatvec(r), Z.T @ r, atol=1e-12)
     np.testing.assert_allclose(part.gram(every, r, every), Z.T @ (Z * r[:, None]), atol=1e-12)
     np.testing.assert_allclose(part.gram(every, d, every), Z.T @ (Z * d[:, None]), atol=1e-12)
+
+
+# -- a design of the user's own ---------------------------------------------------------------------------
+
+
+def test_an_operation_that_is_missing_is_named():
+    class Half(Design):
+        def matvec(self, v):
+            return v
+
+    with pytest.raises(TypeError, match=r"abstract class Half .*rmatvec"):
+        Half()
+
+
+def test_what_has_a_default():
+    X, d = data(1)
+    design, W, rng = FiveOperations(X), np.array([3, 0]), np.random.default_rng(2)
+    factor, V = rng.uniform(0.5, 2.0, P), rng.standard_normal((2, 3))
+    close(
+        design.rescaled(factor).rescaled(factor).gram(None, d, W),
+        (X * factor**2).T @ (d[:, None] * (X * factor**2)[:, W]),
+    )
+    close(design.rescaled(factor).column_norms(d), np.sqrt(d @ X**2) * factor)
+    close(design.rescaled(factor).original_units(np.ones(P))[0], factor)
+    close(design.restricted(W).matvec(np.ones(2)), X[:, W].sum(axis=1))
+    square, product = design.combination_moments(W, V, np.array([1]), d)
+    close(square, d @ (X[:, W] @ V) ** 2)
+    close(product, X[:, [0]].T @ (d[:, None] * (X[:, W] @ V)))
+    close(np.concatenate(list(design.row_blocks(W))), X[:, W])
+    close(design.product(np.ones(P), 2.0), X.sum(axis=1) + 2.0)
+    assert design.uncompressed(d) == (design, d)
+    assert repr(design) == "<FiveOperations 9 x 5 float64>"
+
+
+def test_columns_far_from_zero_or_of_extreme_size_are_standardized():
+    X, d = data(1)
+    X[:, 0], X[:, 1], X[:, 3] = X[:, 0] + 1e9, X[:, 1] * 1e-170, X[:, 3] * 1e170
+    ours, dense = (as_design(form(X), d, center=True, scale=True) for form in (FiveOperations, np.asarray))
+    np.testing.assert_allclose(ours.inverse_scale, dense.inverse_scale, rtol=1e-12)
+    np.testing.assert_allclose(ours.columns(np.arange(P)), dense.columns(np.arange(P)), atol=1e-12)
+    np.testing.assert_allclose(ours.column_norms(d.copy()), dense.column_norms(d.copy()), rtol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("center", [True, False])
+def test_a_column_that_is_not_finite_is_named(bad, center):
+    X, d = data(1)
+    X[np.flatnonzero(d)[0], 3] = bad
+    with pytest.raises(ValueError, match="X contains NaN or inf in column 3"):
+        as_design(FiveOperations(X), d, center=center)
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_fits_with_a_design_of_five_operations(near):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((60, 8)) + 3.0
+    y = X[:, 2] - 2.0 * X[:, 5] + 0.1 * rng.standard_normal(60)
+    for model, target in ((TrimmedLasso(h=2), y), (TrimmedLogisticRegression(h=2, alpha=0.02), y > y.mean())):
+        expected = model.fit(X, target).coef_.copy()
+        np.testing.assert_allclose(model.fit(FiveOperations(X, near), target).coef_, expected, atol=1e-6)
