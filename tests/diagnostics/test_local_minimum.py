@@ -110,7 +110,7 @@ def situations(draw):
     return X, y, theta, h, n_free, alpha, factor, positive, rng
 
 
-@settings(max_examples=250, derandomize=True, deadline=None)
+@settings(max_examples=100, derandomize=True, deadline=None)
 @given(situations())
 def test_says_what_F_does(situation):
     X, y, theta, h, n_free, alpha, factor, positive, rng = situation

@@ -206,7 +206,7 @@ def test_a_loss_can_be_sent_to_another_process(case):
 # -- extremes -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [30.0, 1e3, 1e4, 1e6, 1e9])
+@pytest.mark.parametrize("size", [30.0, 1e4, 1e9])
 def test_large_predictors_are_never_nan(make_case, size):
     for seed in range(4):
         case = make_case(seed)
@@ -288,7 +288,7 @@ def test_null_predictor_is_the_best_constant(make_case):
         np.testing.assert_allclose(gradient, 0, atol=1e-9)
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
 def test_deviance_falls_with_the_loss(make_case, scale):
     case = make_case(0)
     near = case.eta - 0.05 * case.gradient(case.eta) / np.max(case.d)

@@ -28,7 +28,7 @@ def members(label):
 
 
 @pytest.mark.parametrize("q", NORMS)
-@pytest.mark.parametrize("scale", [1e-200, 1e-5, 1.0, 1e200])
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
 def test_lengths_and_their_duals(q, scale):
     groups, dual = Groups(LABEL, q), 2 if q == 2 else 1
     for x in draws(20, LABEL.size):

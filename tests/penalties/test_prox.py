@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from trimreg.penalties import L1, MCP, SCAD, TrimmedL1, soft_threshold
 
-exact = settings(derandomize=True, deadline=None, max_examples=150)
+exact = settings(derandomize=True, deadline=None, max_examples=50)
 
 
 # -- penalties of one number, written down again from their papers ----------------------------------

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trimreg.penalties import distance_to_optimal_weights, project_capped_simplex, simplex
 from trimreg.penalties.simplex import newton_shift, project_rows, sorted_shift
 
-exact = settings(derandomize=True, deadline=None, max_examples=150)
+exact = settings(derandomize=True, deadline=None, max_examples=50)
 
 
 def kinds(*arrays):

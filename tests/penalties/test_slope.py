@@ -23,7 +23,7 @@ from trimreg.penalties.slope import (
     sorted_l1_value,
 )
 
-exact = settings(derandomize=True, deadline=None, max_examples=150)
+exact = settings(derandomize=True, deadline=None, max_examples=50)
 entries = st.one_of(st.sampled_from([0.0, 1.0, -1.0, 2.0, -2.0]), st.floats(-5, 5))
 levels = st.one_of(st.sampled_from([0.0, 0.5, 1.0, 3.0]), st.floats(0, 4))
 
@@ -77,7 +77,7 @@ def best_of_all_blocks(z, weights):
     return lowest
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(vectors(5, 1))
 def test_prox_is_the_best_of_all_ways_to_tie(drawn):
     weights, z = drawn
@@ -174,7 +174,7 @@ def subgradients(theta, weights):
                 yield s
 
 
-@settings(derandomize=True, deadline=None, max_examples=120)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(vectors(4, 2), st.booleans())
 def test_residual_is_the_nearest_to_zero(drawn, positive):
     weights, theta, gradient = drawn

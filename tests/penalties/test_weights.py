@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trimreg.penalties import L1, MCP, PENALTIES, SCAD, TrimmedL1, count_from, get_penalty
 
-exact = settings(derandomize=True, deadline=None, max_examples=100)
+exact = settings(derandomize=True, deadline=None, max_examples=40)
 FACTOR = np.array([1.0, 0.5, 2.0, 0.0, np.inf, 1.5])
 THETA = np.array([0.3, -4.0, 0.45, 7.0, 0.0, -0.8])
 
@@ -159,7 +159,7 @@ def test_rescaled_keeps_the_value(penalty):
 
 
 @pytest.mark.parametrize("penalty", [L1(), TrimmedL1(0), MCP(2.5), SCAD(3.0)], ids=repr)
-@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("scale", [0.3, 4.0])
 def test_prox_of_a_rescaled_penalty(penalty, scale):
     bound = penalty.bind(1).rescaled(np.array([scale]))
     x = np.linspace(-10.0, 10.0, 20_001)
