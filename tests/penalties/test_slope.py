@@ -170,7 +170,7 @@ def subgradients(theta, weights):
     for order in set(permutations(weights)):
         for signs in product([-1.0, 1.0], repeat=theta.size):
             s = np.array(signs) * order
-            if s @ theta >= value - 1e-9:
+            if s @ theta >= value - 1e-12:
                 yield s
 
 

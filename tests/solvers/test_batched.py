@@ -243,7 +243,7 @@ def test_tensors_are_solved_as_arrays_are(data, monkeypatch):
         tensors = SampleBatch(*(torch.from_numpy(part.copy()) for part in data), QUADRATIC)
         np.testing.assert_allclose(1.0 / tensors.lipschitz().numpy(), terms.eta[:, 0], rtol=1e-12)
         tensors = tensors if form == "samples" else tensors.gram()
-        theirs = Terms(*(torch.from_numpy(np.array(one)) for one in terms.arrays()))
+        theirs = Terms(*(torch.from_numpy(np.array(one)) for one in terms))
         ones = torch.ones((COUNT, P), dtype=torch.float64)
         end = run_batch(tensors, 0.0 * ones, theirs.total / P * ones, theirs, project=project_rows)
         np.testing.assert_allclose(end.theta.numpy(), expected.theta, atol=1e-11)
@@ -272,5 +272,5 @@ def test_a_step_never_waits_for_a_device(loss, shared):
         )
         for distance in (batched.proof_bound, largest_change):
             state = batched.one_step(state, form, terms, project=project_rows, distance=distance)
-        assert {array.device.type for array in state.arrays()} == {"meta"}
+        assert {array.device.type for array in state} == {"meta"}
         assert state.theta.shape == theta.shape

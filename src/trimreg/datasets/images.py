@@ -136,15 +136,6 @@ def load_fashion_mnist(*, download: bool = True) -> ImageData:
 
     The classes are T-shirt, trouser, pullover, dress, coat, sandal, shirt, sneaker, bag and ankle boot.
 
-    Parameters
-    ----------
-    download : bool
-        Whether to download files that are in none of the folders.
-
-    Returns
-    -------
-    ImageData
-
     References
     ----------
     Xiao, Rasul and Vollgraf (2017). Fashion-MNIST: a novel image dataset for benchmarking machine learning

@@ -88,12 +88,6 @@ def load_riboflavin() -> NamedData:
     ----------
     Buehlmann, Kalisch and Meier (2014). High-dimensional statistics with a view toward applications in
     biology. Annual Review of Statistics and Its Application 1, 255-278; the data are in its supplement.
-
-    Examples
-    --------
-    >>> from trimreg.datasets import load_riboflavin
-    >>> load_riboflavin().X.shape  # doctest: +SKIP
-    (71, 4088)
     """
     holds = "X (71 x 4088 numbers), y (71 numbers) and feature_names (4088 strings)"
     source = "Buehlmann, Kalisch and Meier (2014), Annual Review of Statistics 1, 255-278, supplement"
@@ -119,12 +113,6 @@ def load_colon() -> NamedData:
     Alon, Barkai, Notterman, Gish, Ybarra, Mack and Levine (1999). Broad patterns of gene expression revealed
     by clustering analysis of tumor and normal colon tissues probed by oligonucleotide arrays. Proceedings of
     the National Academy of Sciences 96, 6745-6750.
-
-    Examples
-    --------
-    >>> from trimreg.datasets import load_colon
-    >>> load_colon().X.shape  # doctest: +SKIP
-    (62, 2000)
     """
     holds = "X (62 x 2000 positive numbers) and y (62 strings, 'n' or 't')"
     source = "Alon et al. (1999), Proceedings of the National Academy of Sciences 96, 6745-6750"

@@ -224,16 +224,7 @@ class _Sorted(NamedTuple):
 
 
 def sort_by_time(y: np.ndarray) -> _Sorted:
-    """The order of the times and their ties.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.losses.cox import sort_by_time
-    >>> found = sort_by_time(np.array([[5.0, 1.0], [2.0, 0.0], [5.0, 0.0]]))
-    >>> found.order.tolist(), found.group.tolist(), found.starts.tolist()
-    ([1, 0, 2], [0, 1, 1], [0, 1])
-    """
+    """The order of the times and their ties."""
     order = np.argsort(y[:, 0], kind="stable")
     time = y[order, 0]
     new = np.append(True, time[1:] != time[:-1])

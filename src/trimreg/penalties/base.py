@@ -227,13 +227,9 @@ class Penalty:
         return np.where(self.norm.spread(size == length), z, self.norm.spread(ratio) * z) + 0.0
 
     def stationarity(
-        self,
-        theta: np.ndarray,
-        weights: np.ndarray,
-        gradient: np.ndarray,
-        alpha: float,
+        self, theta: np.ndarray, weights: np.ndarray, gradient: np.ndarray, alpha: float,
         positive: Any = False,
-    ) -> float:
+    ) -> float:  # fmt: skip
         r"""The paper's :math:`T(\theta, w)`: squared distance of 0 from the subdifferential of F.
 
         The theta part is :math:`\sum_j \mathrm{dist}^2(-g_j, \alpha f_j w_j\, \partial\|\theta_j\|)`.

@@ -261,13 +261,9 @@ class SLOPE(Penalty):
         )
 
     def stationarity(
-        self,
-        theta: np.ndarray,
-        weights: np.ndarray,
-        gradient: np.ndarray,
-        alpha: float,
+        self, theta: np.ndarray, weights: np.ndarray, gradient: np.ndarray, alpha: float,
         positive: Any = False,
-    ) -> float:
+    ) -> float:  # fmt: skip
         """The squared distance of 0 from the subdifferential of F, which depends on theta only."""
         residual = self.norm.residual(theta, gradient, np.zeros(self.norm.count), positive)
         j = self._regular  # all but an intercept

@@ -200,13 +200,9 @@ class TrimmedL1(Penalty):
         return self.project_weights(weights)
 
     def stationarity(
-        self,
-        theta: np.ndarray,
-        weights: np.ndarray,
-        gradient: np.ndarray,
-        alpha: float,
+        self, theta: np.ndarray, weights: np.ndarray, gradient: np.ndarray, alpha: float,
         positive: Any = False,
-    ) -> float:
+    ) -> float:  # fmt: skip
         """The paper's T with both parts: 0 at a pair that is stationary in theta and in w."""
         from .simplex import distance_to_optimal_weights
 

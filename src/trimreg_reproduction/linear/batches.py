@@ -15,7 +15,7 @@ import numpy as np
 from trimreg.losses.base import namespace
 from trimreg.penalties.simplex import project_rows
 from trimreg.solvers.first_order.arrays import GramBatch, to_numpy
-from trimreg.solvers.first_order.batch import Terms, largest_change, run_batch, soft
+from trimreg.solvers.first_order.batch import Terms, largest_change, run_batch, soft, take
 
 from . import gramkernels as kernels
 
@@ -108,7 +108,7 @@ def first_order_many(
     for stop in [*marks, max_iter]:
         if going.size and stop > taken:
             index = torch.as_tensor(going, device=device)
-            start = batch.take(index), theta[index], w[index], terms.take(index)
+            start = batch.take(index), theta[index], w[index], take(terms, index)
             end = run_batch(*start, max_iter=int(stop) - taken, **rules)
             if end.interrupted:
                 raise KeyboardInterrupt

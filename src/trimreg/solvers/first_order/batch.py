@@ -7,9 +7,9 @@ done. The host reads from the device only every few steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,18 +20,12 @@ from .arrays import GramBatch, SampleBatch, to_numpy
 STEPS_BETWEEN_LOOKS = 10
 
 
-class _Arrays:
-    """Arrays with one row per problem."""
-
-    def take(self, keep: Any) -> Any:
-        return type(self)(*(array[keep] for array in self.arrays()))
-
-    def arrays(self) -> tuple:
-        return tuple(getattr(self, one.name) for one in fields(self))  # type: ignore[arg-type]
+def take(arrays: Any, keep: Any) -> Any:
+    """The same named tuple of arrays for these problems."""
+    return type(arrays)(*(array[keep] for array in arrays))
 
 
-@dataclass(frozen=True)
-class Terms(_Arrays):
+class Terms(NamedTuple):
     """The parameters of the problems: arrays of shape (B, 1).
 
     ``total`` is the sum of the weights, p - h. A problem is done when its distance is at most ``goal``.
@@ -44,8 +38,7 @@ class Terms(_Arrays):
     goal: Any
 
 
-@dataclass(frozen=True)
-class State(_Arrays):
+class State(NamedTuple):
     """The iterates of a batch. ``done`` and ``n_iter``, the number of steps taken, have shape (B, 1)."""
 
     theta: Any
@@ -161,12 +154,8 @@ def run_batch(
                 keep = np.flatnonzero(going)
                 index = _index(keep, theta)
                 # All at once, so that an interrupt finds places and state of the same problems.
-                places, state, batch, terms = (
-                    places[keep],
-                    state.take(index),
-                    batch.take(index),
-                    terms.take(index),
-                )
+                left_of = take(state, index), batch.take(index), take(terms, index)
+                places, (state, batch, terms) = places[keep], left_of
     except KeyboardInterrupt:
         end.interrupted = True
     _put(end, places, state)

@@ -6,7 +6,7 @@ The trimmed penalty is a difference of convex functions, the l1 norm less the su
           r_j(\theta) = f_j |\theta_j|.
 
 A step replaces the last part by a tangent at the current point and L by its quadratic bound, and minimizes
-what it gets, so F never rises for ``eta <= 1/L_f``:
+the result, so F never increases for ``eta <= 1/L_f``:
 
 .. math:: v \in \alpha\, \partial \Bigl(\sum_{j \le h} r_{(j)}\Bigr)(\theta), \qquad
           \theta^+ = \mathrm{soft}\bigl(\theta - \eta (\nabla L(\theta) - v),\; \eta \alpha f\bigr).
@@ -14,8 +14,8 @@ what it gets, so F never rises for ``eta <= 1/L_f``:
 Where fewer than h coefficients are nonzero the subdifferential is large, and the choice in it matters:
 
 - ``ties="plain"``: :math:`v_j = \alpha f_j\, \mathrm{sign}(\theta_j)` on the h largest, with sign(0) = 0. A
-  zero among the h largest then stays under the penalty, and the method can stop at a point that is
-  *DC-critical* but no local minimum: zero itself is one as soon as
+  zero among the h largest then stays penalized, and the method can stop at a point that is *DC-critical* but
+  not a local minimum: zero itself is such a point if
   :math:`|\nabla_j L(0)| \le \alpha f_j` for all j.
 - ``ties="aware"``: S is filled by magnitude, then by :math:`|\nabla_j L|/f_j`, and
   :math:`v_j = -\alpha f_j\, \mathrm{sign}(\nabla_j L)` on zeros in S. A free zero takes a plain gradient
@@ -37,20 +37,15 @@ def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, ties="plain"):
     r"""Algorithm 2 of Khamaru and Wainwright for the trimmed penalty.
 
     Stops at a stationary point, :math:`\sqrt{T} \le tol \cdot \max_j |\nabla_j L(0)|` with the weights of
-    the current S. The plain form also stops where its own steps do, :math:`\|\theta^+ - \theta\|/\eta` below
-    the same goal: at a DC-critical point, where T need not vanish. For groups with ``q = inf`` both forms do:
-    where the largest entries of a free group tie, the tangent is one of several, and may hold them there.
-    ``message`` says which was reached.
+    the current S. The plain form also stops at a DC-critical point, where :math:`\|\theta^+ - \theta\|/\eta`
+    is below the same goal but T need not be small. For groups with ``q = inf`` both forms do: if the largest
+    entries of a free group tie, the tangent is not unique and may keep them tied. ``message`` says at which
+    kind of point the method stopped.
 
     Parameters
     ----------
-    problem : Problem
-        With a penalty that trims.
-    theta0 : ndarray of shape (n_features,)
-        Coefficients to start from.
-    tol : float
-    rng : ignored
-        The method draws nothing at random.
+    problem, theta0, tol, rng
+        As in :func:`trimreg.solvers.first_order.bcd.iterate`.
     eta : float, optional
         Step; ``1/L_f`` by default, found by halving for a loss of unbounded curvature.
     ties : {"plain", "aware"}

@@ -5,14 +5,14 @@ r"""Proximal gradient with the exact prox of the penalty, plain or accelerated.
           + \frac{1}{2\eta}\|x - \theta\|^2 + P_\alpha(x).
 
 For ``eta <= 1/L_f`` the right side lies above F and touches it at theta, and the prox is its *global*
-minimizer though P is not convex, so F never rises. A fixed point is stationary in the strongest sense that
-first-order steps can certify (prox-stationary), for the trimmed penalty a local minimum.
+minimizer even if P is not convex, so F never increases. A fixed point is stationary in the strongest sense
+that first-order steps can certify (prox-stationary); for the trimmed penalty it is a local minimum.
 
 The accelerated form extrapolates as FISTA does, to
 :math:`y = \theta^k + \frac{t_k - 1}{t_{k+1}} (\theta^k - \theta^{k-1})` with
-:math:`t_{k+1} = (1 + \sqrt{1 + 4 t_k^2})/2`, and steps from y. Where F would not fall by that, the plain
-step from :math:`\theta^k` is taken in its place, and the extrapolation starts again from ``t = 1``. It also
-starts again where a step turns against the last one (O'Donoghue and Candès, 2015).
+:math:`t_{k+1} = (1 + \sqrt{1 + 4 t_k^2})/2`, and steps from y. If that does not decrease F enough, the
+plain step from :math:`\theta^k` is taken instead, and the extrapolation restarts from ``t = 1``. It also
+restarts if a step points against the last one (O'Donoghue and Candès, 2015).
 """
 
 from __future__ import annotations
@@ -36,19 +36,15 @@ class Iterate(NamedTuple):
 
 
 def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, accelerate=False):
-    r"""Proximal gradient for any penalty of the library; F never rises for ``eta <= 1/L_f``.
+    r"""Proximal gradient for any penalty of the library; F never increases for ``eta <= 1/L_f``.
 
     Stops when the distance of 0 from the subdifferential of F at theta, with the weights that the
     penalty has there, is at most :math:`tol \cdot \max_j |\nabla_j L(0)|`.
 
     Parameters
     ----------
-    problem : Problem
-    theta0 : ndarray of shape (n_features,)
-        Coefficients to start from.
-    tol : float
-    rng : ignored
-        The method draws nothing at random.
+    problem, theta0, tol, rng
+        As in :func:`trimreg.solvers.first_order.bcd.iterate`, for any penalty.
     eta : float, optional
         Step; ``1/L_f`` by default.
     accelerate : bool
@@ -118,8 +114,8 @@ def _proximal_gradient(problem, theta, tol, eta, accelerate):
                 gradient_y = problem.gradient(predictor_y)
             following = step_from(y, problem.loss_value(predictor_y), gradient_y)
             moved = following.theta - point.theta
-            # A fall in proportion to the move makes the moves summable and so the limit stationary; a
-            # bare comparison would not. What rounding adds to an objective is forgiven.
+            # A decrease proportional to the squared move makes the moves summable and the limit stationary; a
+            # plain comparison would not. Rounding of the objective is allowed for.
             enough = 1e-4 / (2 * step.eta) * float(moved @ moved) - 4e-16 * abs(point.objective)
             if not following.objective <= point.objective - enough:
                 following = step_from(point.theta, point.loss, gradient)
