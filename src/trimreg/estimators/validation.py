@@ -274,14 +274,19 @@ def check_choice(name: str, value: Any, allowed: Iterable) -> None:
 
 def check_exact(loss: Any, penalty: Any, y: np.ndarray, d: np.ndarray) -> None:
     """Refuse ``alpha="exact"`` for a penalty without h or a loss without a bound of its slope."""
+    check_trimmed(penalty)
+    if not np.isfinite(loss.slope_bound(y, d)):
+        raise ValueError(
+            f"alpha='exact' needs a loss with a slope_bound; with loss {loss.name!r} give alpha as a number"
+        )
+
+
+def check_trimmed(penalty: Any) -> None:
+    """Refuse ``alpha="exact"`` for a penalty without h."""
     if penalty.n_free is None:
         raise ValueError(
             "alpha='exact' is for trimmed penalties; give alpha as a number, "
             f"or a trimmed penalty in place of {type(penalty).__name__}"
-        )
-    if not np.isfinite(loss.slope_bound(y, d)):
-        raise ValueError(
-            f"alpha='exact' needs a loss with a slope_bound; with loss {loss.name!r} give alpha as a number"
         )
 
 

@@ -33,8 +33,7 @@ KINDS = ("pearson", "spearman", "kendall")
 SCORES = (None, "npn")
 
 #: Up to this number of samples, Kendall's tau multiplies the signs of all pairs, n^2 p^2 operations in BLAS;
-#: above, it sorts pairs of columns, p^2 n log n. The two take about the same time here. Ranks up to this
-#: number are exact in float32.
+#: above, it sorts pairs of columns, p^2 n log n. Ranks up to this number are exact in float32.
 SIGNS_UP_TO = 4000
 
 
@@ -337,9 +336,6 @@ def duplicate_columns(S: np.ndarray) -> np.ndarray:
         closeness = np.abs(S / deviation[:, None] / deviation)
     close = closeness >= 1.0 - 10.0 * np.finfo(float).eps
     return np.argwhere(np.triu(close, 1) & np.isfinite(closeness))
-
-
-# -- small parts --------------------------------------------------------------------------------------------
 
 
 def _lengths(X):

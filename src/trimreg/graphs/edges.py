@@ -12,7 +12,6 @@ from ..estimators.summary import Summary
 from ..plotting.style import names_of
 from .diagnostics.point import symmetric_matrix
 
-NO_EDGES = "no edges in the graph"
 _ROUNDING = 1e-8  # of a partial correlation; the error of the solvers is far below
 
 
@@ -108,7 +107,7 @@ class EdgeTable(Summary, Sequence):
 
     def _drawn(self):
         table = super()._drawn()
-        return table if self.edges else table._replace(rest=NO_EDGES)
+        return table if self.edges else table._replace(rest="no edges in the graph")
 
     def to_frame(self) -> Any:
         """All edges as a data frame, one column per field of :class:`Edge`.

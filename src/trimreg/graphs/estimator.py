@@ -46,9 +46,7 @@ class GraphicalModel(EmpiricalCovariance):
 
     # -- fit ---------------------------------------------------------------------------------------
 
-    def _read(
-        self, X, *, h, alpha, solver="mm", max_iter=None, options
-    ) -> tuple[GraphSettings, GraphData, Any]:
+    def _read(self, X, *, h, alpha, solver="mm", max_iter=None, options):
         """The checked parameters, S and X; all checks that need no data come before S is computed."""
         precomputed = self.covariance == "precomputed"
         X = to_host(X) if precomputed else X

@@ -185,8 +185,8 @@ def check_settings(
     check.check_options(spec, options, bound, positive=False)
     if "start" in options:
         _check_start_names(options["start"], bound)
-    if alpha == "exact" and bound.n_free is None:
-        check.check_exact(None, bound, None, None)
+    if alpha == "exact":
+        check.check_trimmed(bound)
     steps = spec.max_iter if max_iter is None else max_iter
     options = {"tol": tol, "rng": rng, **options}
     return GraphSettings(bound, alpha, spec, standardize, float(shrinkage), steps, options, default_h)
@@ -391,19 +391,13 @@ class GraphTask:
         W, gap, violation = certified(problem.S, problem.matrix(threshold), Theta, self.shift)
         scale = np.multiply.outer(self.deviation, self.deviation)
         history = history | {"objective": [2 * value + self.shift for value in history["objective"]]}
+        objective = float(2 * problem.objective(step.theta) + self.shift)
         return GraphicalResult(
-            precision=(Theta / scale).astype(self.dtype),
-            covariance=(W * scale).astype(self.dtype),
-            weights=problem.matrix(weights),
-            objective=float(2 * problem.objective(step.theta) + self.shift),
-            dual_gap=gap,
-            stationarity=violation,
-            n_iter=n_iter,
-            converged=bool(step.converged),
-            history=history,
-            message=step.message,
+            precision=(Theta / scale).astype(self.dtype), covariance=(W * scale).astype(self.dtype),
+            weights=problem.matrix(weights), objective=objective, dual_gap=gap, stationarity=violation,
+            n_iter=n_iter, converged=bool(step.converged), history=history, message=step.message,
             alpha=self.alpha,
-        )
+        )  # fmt: skip
 
     def theta(self, precision: np.ndarray) -> np.ndarray:
         """A precision matrix in the user's units as the starting vector that :meth:`at` takes."""
@@ -437,18 +431,11 @@ def prepare_graph(
         edges = edges.rescaled(units)
     problem = GraphicalProblem(R, edges, 0.0)
     task = GraphTask(
-        problem=problem.at(_alpha(problem, alpha)),
-        penalty=bound,
-        solver=settings.solver,
-        options=settings.options,
-        max_iter=settings.max_iter,
-        dtype=np.dtype(dtype),
-        deviation=deviation,
+        problem=problem.at(_alpha(problem, alpha)), penalty=bound, solver=settings.solver,
+        options=settings.options, max_iter=settings.max_iter, dtype=np.dtype(dtype), deviation=deviation,
         shift=0.0 if settings.standardize else 2.0 * float(np.log(deviation).sum()),
-        exact=alpha == "exact",
-        safe_h=safe_h - always if alpha != 0 else safe_h,
-        units=units,
-    )
+        exact=alpha == "exact", safe_h=safe_h - always if alpha != 0 else safe_h, units=units,
+    )  # fmt: skip
     if settings.default_h:  # p edges; fewer if there are fewer pairs, or if S is singular
         task = task.at(h=max(min(p, p * (p - 1) // 2, task.safe_h), 0))
     return task if precision0 is None else replace(task, start=task.theta(precision0))

@@ -283,7 +283,7 @@ def _duality(point, theta, threshold):
         )
     if not np.isfinite(gap):
         return weighted, -np.inf, np.inf
-    correlation = _correlation(point, moved)
+    correlation = point.correlation(moved)
     log_det = float(np.linalg.slogdet(correlation)[1] + 2 * np.sum(np.log(point.deviation)))
     return weighted, log_det + point.p, gap
 
@@ -292,7 +292,7 @@ def _gap(point, theta, paid, moved):
     """The gap at the dual point ``S - moved``; inf if that is not positive definite."""
     W = point.S - point.spread(moved)
     # Decided with a unit diagonal, because rounding may change the sign of a small mu.
-    if not _is_definite(np.linalg.eigvalsh(_correlation(point, moved))):
+    if not _is_definite(np.linalg.eigvalsh(point.correlation(moved))):
         return np.inf
     mu = np.linalg.eigvalsh(point.root.T @ W @ point.root)
     if mu[0] <= 0:
@@ -308,13 +308,6 @@ def _excess(d):
     return np.where(np.abs(d) < 1e-3, series, np.maximum(d - np.log1p(d), 0.0))
 
 
-def _correlation(point, moved):
-    """``S - moved`` in units in which S has a unit diagonal."""
-    A = (point.S - point.spread(moved)) / point.deviation[:, None] / point.deviation
-    np.fill_diagonal(A, 1.0)
-    return A
-
-
 def _is_definite(values):
     return bool(values[0] > values.size * _EPS * values[-1])
 
@@ -326,11 +319,11 @@ def _feasible(point, threshold, clipped):
     common = min(1.0, float(ratio.min()))
     shrunk = np.sign(s) * np.minimum(np.abs(s), threshold)
     for goal in (common * s, shrunk):
-        B = _correlation(point, goal)
+        B = point.correlation(goal)
         values, vectors = np.linalg.eigh(B)
         if _is_definite(values):
             root = (vectors / np.sqrt(values)) @ vectors.T
-            t = _best_step(np.linalg.eigvalsh(root @ _correlation(point, clipped) @ root))
+            t = _best_step(np.linalg.eigvalsh(root @ point.correlation(clipped) @ root))
             yield (1 - t) * clipped + t * goal
 
 

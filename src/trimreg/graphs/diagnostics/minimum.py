@@ -71,14 +71,13 @@ def local_minimum(point: GraphPoint, tol: float) -> Verdict:
 
 def _conditions(point, residual, reason, tol):
     """The verdict on the first-order conditions, from the violation at each edge."""
-    unit = point.edges(np.outer(point.deviation, point.deviation))
-    at_edges = np.abs(residual) / unit
+    at_edges = np.abs(residual) / point.unit
     variance = np.diag(point.S)
     on_diagonal = np.abs(variance - np.diag(point.inverse)) / variance
     worst = max(float(np.max(at_edges)), float(np.max(on_diagonal)))
     if worst <= tol:
         return Verdict(True, "every condition of a local minimum holds", worst)
-    failing = np.any(at_edges > np.maximum(tol, point.edges(point.noise) / unit))
+    failing = np.any(at_edges > np.maximum(tol, point.edges(point.noise) / point.unit))
     failing |= np.any(on_diagonal > np.maximum(tol, np.diag(point.noise) / variance))
     if not failing:
         return Verdict(None, "the precision is too ill-conditioned: rounding hides its gradient", worst)
@@ -112,8 +111,7 @@ def _folded(point, tol):
     largest = float(np.linalg.eigvalsh(point.theta)[-1])
     if np.max(most) * largest**2 < 1 - _CURVATURE_ROUNDING:
         return verdict._replace(reason="stationary, and the loss outweighs the concavity of the penalty")
-    unit = point.edges(np.outer(point.deviation, point.deviation))
-    balanced = (theta == 0) & (threshold - np.abs(g) <= 2 * tol * unit)
+    balanced = (theta == 0) & (threshold - np.abs(g) <= 2 * tol * point.unit)
     support, wide = np.flatnonzero(theta), np.flatnonzero((theta != 0) | balanced)
     if point.p + wide.size > _LARGEST_HESSIAN:
         return verdict._replace(holds=None, reason="stationary; too many edges to form its curvature")

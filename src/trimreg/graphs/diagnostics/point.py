@@ -69,6 +69,17 @@ class GraphPoint:
         return np.sqrt(np.diag(self.S))
 
     @cached_property
+    def unit(self) -> np.ndarray:
+        """``sqrt(S_ii S_jj)`` of every edge."""
+        return self.edges(np.outer(self.deviation, self.deviation))
+
+    def correlation(self, moved: Any = 0.0) -> np.ndarray:
+        """S less ``moved`` at the edges, in units in which S has a unit diagonal."""
+        A = (self.S - self.spread(moved)) / self.deviation[:, None] / self.deviation
+        np.fill_diagonal(A, 1.0)
+        return A
+
+    @cached_property
     def spectrum(self) -> Any:
         """``D``, the eigenvalues and the eigenvectors of M; None if a diagonal entry is not positive."""
         diagonal = np.diag(self.theta)

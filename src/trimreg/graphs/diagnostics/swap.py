@@ -157,10 +157,8 @@ class _Refits:
 
     def __init__(self, point, always):
         self.point, self.always = point, np.flatnonzero(always)
-        self.R = point.S / point.deviation[:, None] / point.deviation
-        np.fill_diagonal(self.R, 1.0)
-        unit = point.edges(np.outer(point.deviation, point.deviation))
-        self.threshold = point.penalty.levels(point.alpha) / unit
+        self.R = point.correlation()
+        self.threshold = point.penalty.levels(point.alpha) / point.unit
         self.exact, self.count = True, 0
 
     def objective(self, edges, start):

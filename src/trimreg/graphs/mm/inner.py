@@ -181,9 +181,7 @@ class WeightedGraphSolver:
         problem = self.problem
         levels = threshold.copy()
         levels[problem.n_edges :] = 0.0
-        start = theta
-        if np.isinf(levels).any():
-            start = np.where(np.isinf(levels), 0.0, theta)
+        start = np.where(np.isinf(levels), 0.0, theta)
         fit = solve_weighted(
             problem.S, problem.matrix(levels), problem.matrix(start), shift=self.shift, tol=tol
         )

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 import numpy as np
 
@@ -35,6 +36,7 @@ STARTS = ("mle", "shrunk", "diagonal", "glasso", "homotopy")
 _ROUGH = 1e-5  # relative duality gap of the solves during a search
 _SHRINKAGE = 0.2
 _NEWTON_STEPS = {"medium": 2_500, "high": 25_000}  # after these a search begins nothing new
+_objective = attrgetter("objective")
 _SMALL = 50  # variables; for larger problems, medium effort tries two starts
 
 
@@ -103,10 +105,6 @@ def _improve(inner, ends, effort, rng, tol):
                 yield best
         if inner.n_steps >= max_steps:
             return
-
-
-def _objective(point: MMStep) -> float:
-    return point.objective
 
 
 def _step(point: MMStep, converged=False) -> Step:
@@ -188,7 +186,5 @@ def _from_glasso(inner):
 def _from_homotopy(inner):
     problem = inner.problem
     milder = WeightedGraphSolver(problem.at(working_alpha(problem)), inner.shift)
-    theta, gradient = inner.null, inner.gradient_at_null
-    for theta, gradient, _, _ in homotopy(milder, growth=3.0):  # noqa: B007
-        pass
+    *_, (theta, gradient, _, _) = homotopy(milder, growth=3.0)
     return problem.weights(theta, gradient), theta

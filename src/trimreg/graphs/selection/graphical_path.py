@@ -240,9 +240,9 @@ def _collected(hs, alphas, cells, dtype) -> GraphicalPath:
         for place, cell in np.ndenumerate(cells):
             precisions[place] = sp.csr_array(cell.precision.astype(dtype))
     return GraphicalPath(
-        hs=np.asarray(hs),
-        alphas=list(alphas),
-        precisions=precisions,
+        np.asarray(hs),
+        list(alphas),
+        precisions,
         objectives=collect(lambda cell: cell.objective),
         n_edges=collect(lambda cell: np.count_nonzero(np.triu(cell.precision, 1))),
         dual_gaps=collect(lambda cell: cell.dual_gap),
