@@ -152,8 +152,8 @@ def _connected(n_jobs, scheduler):
         from joblib import effective_n_jobs
 
         count = effective_n_jobs(n_jobs)
-        # No logs about lost workers: they are handled here. No dashboard, which would need a port.
-        quiet = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
+        # No logs about lost workers: they are handled here. Any free port: None would still take 8787.
+        quiet = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
         with LocalCluster(n_workers=count, **quiet) as cluster, Client(cluster) as client:
             client.run(_ignore_interrupts)  # Ctrl-C goes to this process, which then ends the workers
             # Dask does not replace a worker that dies while it starts; scale does.

@@ -21,7 +21,7 @@ def address():
     """A scheduler of its own with two workers, as somebody else may have started it."""
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as running:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as running:
         yield running.scheduler_address
 
 
