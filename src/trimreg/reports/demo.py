@@ -132,8 +132,7 @@ def run(h: int = 10, seed: int = 0, progress: Callable[[str], None] | None = Non
     >>> found.fits[0].n_kept, found.fits[0].swap_optimal
     (5, True)
     """
-    from ..estimators import MEstimator, TrimmedLasso
-    from ..penalties import MCP
+    from ..selection import TrimmedLassoCV
 
     stages = iter(STAGES)
 
@@ -148,15 +147,15 @@ def run(h: int = 10, seed: int = 0, progress: Callable[[str], None] | None = Non
     announce()
     path = [_trimmed(data, k) for k in H_VALUES]
     announce()
-    by_validation = _search(data, TrimmedLasso(standardize=False), "h", H_VALUES)
+    by_validation = TrimmedLassoCV(hs=list(H_VALUES), cv=data.folds, standardize=False).fit(data.X, data.y)
     announce()
     lasso = _lasso(data)
     announce()
-    mcp = _search(data, MEstimator(penalty=MCP()), "alpha", lasso.alphas_)
+    mcp = _mcp(data, lasso.alphas_[1::2])
     announce()
     models = [
         ("trimmed lasso", f"h = {h}", path[h - 1] if h in H_VALUES else _trimmed(data, h)),
-        ("trimmed lasso", f"h = {by_validation.h} by CV", by_validation),
+        ("trimmed lasso", f"h = {by_validation.h_} by CV", by_validation),
         ("lasso", f"alpha = {lasso.alpha_:.3g} by CV", lasso),
         ("MCP", f"alpha = {mcp.alpha:.3g} by CV", mcp),
     ]
@@ -189,14 +188,6 @@ def _trimmed(data, h):
     return TrimmedLasso(h=h, standardize=False).fit(data.X, data.y)
 
 
-def _search(data, estimator, name, values):
-    """The estimator refitted with the value that has the least squared error over the folds."""
-    from sklearn.model_selection import GridSearchCV
-
-    search = GridSearchCV(estimator, {name: list(values)}, cv=data.folds, scoring="neg_mean_squared_error")
-    return search.fit(data.X, data.y).best_estimator_
-
-
 def _lasso(data):
     from sklearn.linear_model import LassoCV
 
@@ -206,13 +197,26 @@ def _lasso(data):
     return LassoCV(alphas=alphas, cv=data.folds, tol=1e-8, max_iter=100_000).fit(data.X, data.y)
 
 
+def _mcp(data, alphas):
+    """MCP with the alpha that has the least squared error over the folds."""
+    from sklearn.model_selection import GridSearchCV
+
+    from ..estimators import MEstimator
+    from ..penalties import MCP
+
+    search = GridSearchCV(
+        MEstimator(penalty=MCP()), {"alpha": list(alphas)}, cv=data.folds, scoring="neg_mean_squared_error"
+    )
+    return search.fit(data.X, data.y).best_estimator_
+
+
 def _checked(data, method, chosen, model):
     """The errors of a model on the test set, and its certificates on the training set."""
     from ..diagnostics import best_swap, stationarity
     from ..penalties import L1, MCP, TrimmedL1
 
     alpha = getattr(model, "alpha_", None)
-    penalty = {"lasso": L1(), "MCP": MCP()}.get(method) or TrimmedL1(model.h)
+    penalty = {"lasso": L1(), "MCP": MCP()}.get(method) or TrimmedL1(model.h_)
     where = {"penalty": penalty, "alpha": alpha, "intercept": model.intercept_, "fit_intercept": True}
     swap_optimal = None
     if method == "trimmed lasso":
