@@ -70,15 +70,6 @@ def test_a_worker_killed_from_outside(store, tmp_path, address):
     assert contents(store) == expected(tmp_path, 40)
 
 
-def test_a_cell_that_ends_its_worker(store, tmp_path, address):
-    mark = tmp_path / "mark"
-    toy = toys.toy(partial(toys.kills_its_worker_once, str(mark)))
-    summary = run([toy], "full", store, backend="dask", scheduler=address)
-    assert mark.exists()
-    assert (summary.done, summary.failed) == (12, 0)
-    assert contents(store) == expected(tmp_path)
-
-
 def test_interrupt_keeps_what_is_done(store, tmp_path, address):
     def stop(ended, total):
         if ended == 5:

@@ -1,6 +1,7 @@
 """The committed results say what results/README.md says of them."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +15,11 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 PAGE = (RESULTS / "README.md").read_text(encoding="utf-8")
 TABLES = Exported(RESULTS)
 EXPERIMENTS = TABLES.experiments()
+
+
+@cache
+def verdict(name):
+    return get_experiment(name).judge(TABLES.frame(name))
 
 
 def rows_of(start):
@@ -33,8 +39,7 @@ def test_verdicts_are_those_of_the_rows(name):
         pytest.importorskip("torch")
     assert TABLES.size(name) == "full"
     assert TABLES.counts(name).missing == 0
-    verdict = get_experiment(name).judge(TABLES.frame(name))
-    assert [verdict.kind] == [row[1] for row in rows_of("name") if row[0] == name]
+    assert [verdict(name).kind] == [row[1] for row in rows_of("name") if row[0] == name]
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +82,8 @@ def test_cross_validated_counts_are_those_of_the_rows():
     told = [tuple(map(int, pair)) for pair in re.findall(r"at (\d+) of (\d+)", PAGE.replace("\n", " "))]
     measured = []
     for name in ("fig2", "fig3"):
-        text = get_experiment(name).judge(TABLES.frame(name)).measured
-        measured.append(
-            tuple(map(int, re.search(r"Cross-validated lambda: above at (\d+) of (\d+)", text).groups()))
-        )
+        found = re.search(r"Cross-validated lambda: above at (\d+) of (\d+)", verdict(name).measured)
+        measured.append(tuple(map(int, found.groups())))
     assert told == measured
 
 

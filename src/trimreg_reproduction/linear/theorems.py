@@ -91,19 +91,13 @@ def theorem_1(rng: np.random.Generator, design: str, n: int, p: int, k: int, hs:
         dual = dual_feasibility(gram=G, moment=c, support=S, h=h, alpha=alpha, method="exact")
         minima = local_minima(G, c, h, alpha)
         verdicts = [_conclusions(point, theta, G, g, S, h, alpha) for point in minima]
-        rows.append(
-            {
-                "h": h,
-                "alpha": alpha,
-                "dual": dual.value,
-                "conditions": int(dual.value < 1.0),
-                "minima": len(verdicts),
-                "ordered": int(all(one[0] for one in verdicts)),
-                "zeros": int(all(one[1] for one in verdicts)),
-                "within": int(all(one[2] <= 1.0 + _ROUNDING for one in verdicts)),
-                "ratio": float(max((one[2] for one in verdicts), default=0.0)),
-            }
-        )
+        rows.append({
+            "h": h, "alpha": alpha, "dual": dual.value, "conditions": int(dual.value < 1.0),
+            "minima": len(verdicts), "ordered": int(all(one[0] for one in verdicts)),
+            "zeros": int(all(one[1] for one in verdicts)),
+            "within": int(all(one[2] <= 1.0 + _ROUNDING for one in verdicts)),
+            "ratio": float(max((one[2] for one in verdicts), default=0.0)),
+        })  # fmt: skip
     return rows
 
 
@@ -157,19 +151,12 @@ def theorem_2(rng: np.random.Generator, design: str, n: int, p: int, k: int, hs:
         curvature = float(np.linalg.eigvalsh(X[:, V].T @ X[:, V] / n)[0])
         error = float(np.linalg.norm(fit.coef - coef))
         constant = bound_2(h, k)
-        rows.append(
-            {
-                "h": h,
-                "alpha": alpha,
-                "error": error,
-                "constant": error / (alpha * math.sqrt(k)),
-                "curvature": curvature,
-                "scaled": curvature * error / (alpha * math.sqrt(k)),
-                "bound": constant,
-                "within": int(error <= constant / curvature * alpha * math.sqrt(k)),
-                "ordered": int(np.abs(fit.coef[coef != 0]).min() > np.abs(fit.coef[coef == 0]).max()),
-            }
-        )
+        rows.append({
+            "h": h, "alpha": alpha, "error": error, "constant": error / (alpha * math.sqrt(k)),
+            "curvature": curvature, "scaled": curvature * error / (alpha * math.sqrt(k)),
+            "bound": constant, "within": int(error <= constant / curvature * alpha * math.sqrt(k)),
+            "ordered": int(np.abs(fit.coef[coef != 0]).min() > np.abs(fit.coef[coef == 0]).max()),
+        })  # fmt: skip
     return rows
 
 
@@ -203,18 +190,12 @@ def conditions(
         dual = dual_feasibility(gram=G, moment=moment, alpha=alpha, **how)
         fit = solve(X, y, penalty=TrimmedL1(h), alpha=alpha, random_state=0)
         size = np.abs(fit.coef)
-        rows.append(
-            {
-                "h": h,
-                "incoherence": paper.value,
-                "penalized": needed.value,
-                "dual": dual.value,
-                "how": dual.how,
-                "dual_sampled": dual.found.get("sampling", dual.value),
-                "dual_greedy": dual.found.get("greedy", dual.value),
-                "ordered": int(size[S].min() > np.delete(size, S).max()),
-            }
-        )
+        rows.append({
+            "h": h, "incoherence": paper.value, "penalized": needed.value, "dual": dual.value,
+            "how": dual.how, "dual_sampled": dual.found.get("sampling", dual.value),
+            "dual_greedy": dual.found.get("greedy", dual.value),
+            "ordered": int(size[S].min() > np.delete(size, S).max()),
+        })  # fmt: skip
     return rows
 
 
@@ -255,21 +236,14 @@ def theorem_3(
     least = np.minimum.accumulate(T[1:])
     shown = np.unique(np.geomspace(1, K.size, 30).round().astype(int)) - 1
     slack = 1.0 + _ROUNDING
-    return [
-        {
-            "steps": int(K.size),
-            "lipschitz": L_f,
-            "constant_ours": ours,
-            "constant_paper": papers,
-            "ascents": int(np.sum(G[1:] > F[:-1] - F[1:] + 1e-12 * abs(F[0]))),
-            "steps_over_ours": int(np.sum(T[1:] > slack * ours * G[1:])),
-            "steps_over_paper": int(np.sum(T[1:] > slack * papers * G[1:])),
-            "over_ours": int(np.sum(least > slack * ours * fall / K)),
-            "over_paper": int(np.sum(least > slack * papers * fall / K)),
-            "worst_ours": float(np.max(least * K / (ours * fall))),
-            "worst_paper": float(np.max(least * K / (papers * fall))),
-            "K": K[shown].tolist(),
-            "least": least[shown].tolist(),
-            "fall": float(fall),
-        }
-    ]
+    return [{
+        "steps": int(K.size), "lipschitz": L_f, "constant_ours": ours, "constant_paper": papers,
+        "ascents": int(np.sum(G[1:] > F[:-1] - F[1:] + 1e-12 * abs(F[0]))),
+        "steps_over_ours": int(np.sum(T[1:] > slack * ours * G[1:])),
+        "steps_over_paper": int(np.sum(T[1:] > slack * papers * G[1:])),
+        "over_ours": int(np.sum(least > slack * ours * fall / K)),
+        "over_paper": int(np.sum(least > slack * papers * fall / K)),
+        "worst_ours": float(np.max(least * K / (ours * fall))),
+        "worst_paper": float(np.max(least * K / (papers * fall))), "K": K[shown].tolist(),
+        "least": least[shown].tolist(), "fall": float(fall),
+    }]  # fmt: skip

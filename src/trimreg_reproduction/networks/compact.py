@@ -79,15 +79,7 @@ def teachers(
     Row i of the true weights has k nonzeros, N(0, p/(kz)), at the inputs ki to k(i + 1) - 1; X is standard
     normal and y has no noise. The start is random, N(0, 1/z), or good: the truth plus such a matrix.
 
-    Parameters
-    ----------
-    seeds : sequence
-        Seeds of ``numpy.random.default_rng``.
-    n : int
-    start : {"good", "random"}
-    p, z, k : int
-        The number of inputs, of hidden units, and of inputs of each hidden unit.
-    device : torch.device or str
+    There are p inputs and z hidden units with k inputs each.
     """
     if start not in STARTS:
         raise ValueError(f"start must be one of {STARTS}; got {start!r}")

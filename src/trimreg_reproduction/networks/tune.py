@@ -36,31 +36,10 @@ def validate(
     device: Any = None,
     show: Callable[[str], object] = print,
 ) -> list[dict]:
-    """Validation errors of recipes, at the last epoch.
+    """Validation errors of recipes at the last epoch, one line per recipe, size and seed.
 
-    Parameters
-    ----------
-    recipes : dict of str to Recipe
-        The names are used in the output.
-    network : str
-    sizes : list of str
-        Such as "245-75-25"; "full" with ``method="dense"``.
-    seeds : list of int
-    method : str
-    dataset : str
-    images : int, optional
-        Use only that many training images.
-    out : path, optional
-        A file of JSON lines, which is read first and appended to.
-    device : torch.device, optional
-        By default that of :func:`.device.find_device`.
-    show : function of a str
-        Called with one line of text per recipe and size.
-
-    Returns
-    -------
-    list of dict
-        One line per recipe, size and seed, in this order.
+    The names of the recipes are used in the output, one line of text per recipe and size. ``out`` is a file
+    of JSON lines, which is read first and appended to.
     """
     for size in sizes:
         parse_size(network, size)

@@ -1,7 +1,5 @@
 """torchao's pruning-aware training as a peer."""
 
-import builtins
-
 import pytest
 import torch
 from torch.nn import functional
@@ -94,18 +92,3 @@ def test_before_it_is_pruned_a_network_is_tested_at_the_size_asked_for(no_mnist,
     keep = {"fc1": [100], "fc2": [40], "fc3": [20]}
     _, result = trained(split, keep, recipe, seeds=(0,))
     assert result.sizes[:, 0].tolist() == [[100, 40, 20]] * 2
-
-
-def test_without_torchao_the_error_says_what_to_install(no_mnist, monkeypatch):
-    real = builtins.__import__
-
-    def missing(name, *args, **kwargs):
-        if name.startswith("torchao"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
-    model = build(MLP, (0,), RECIPE)
-    pruner = Pat(model, {"fc1": [10]}, RECIPE, 10)
-    with pytest.raises(ImportError, match="pip install torchao"):
-        pruner.attach(torch.optim.Adam(model.parameters()), torch.tensor(0.1))

@@ -39,18 +39,9 @@ def load_splits(
 ) -> dict[str, Split]:
     """The splits "train" and "test", and "validation" if asked for.
 
-    Parameters
-    ----------
-    dataset : {"mnist", "fashion-mnist"}
-    network : str
-        It determines the shape of an image.
-    input_scaling : {"unit", "standard"}
-        As in a :class:`.recipes.Recipe`. Mean and deviation are those of the training images.
-    device : torch.device
-    validation : bool
-        Whether the last 10,000 training images (a sixth of fewer) are set apart.
-    images : int, optional
-        Use only the first that many training and test images.
+    The network determines the shape of an image, ``input_scaling`` is that of the recipe with the mean and
+    deviation of the training images, ``validation`` sets the last 10,000 training images (a sixth of fewer)
+    apart, and ``images`` limits the number of training and of test images.
     """
     raw = raw_images(dataset)
     train, labels = raw.X_train[:images], raw.y_train[:images]

@@ -109,14 +109,8 @@ def wrong_answers(model: nn.Module, split: Split, batch: int = 1000) -> Tensor:
 class Trainer:
     """One training: a model, its images, a recipe and a pruner.
 
-    Parameters
-    ----------
-    model : nn.Module
-        An ensemble, on the device of the images.
-    split : Split
-        The training data. Images that do not fill the last batch of an epoch are left out of that epoch.
-    recipe : Recipe
-    pruner : Pruner
+    ``model`` is an ensemble on the device of the images of ``split``. Images that do not fill the last batch
+    of an epoch are left out of that epoch.
     """
 
     def __init__(self, model: nn.Module, split: Split, recipe: Recipe, pruner: Pruner):

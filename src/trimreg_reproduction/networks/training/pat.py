@@ -20,17 +20,7 @@ from .recipes import Recipe
 
 
 class Pat(Pruner):
-    """Hard top-k by torchao, with a cubic schedule in the same window, fixed ("healing") at the same time.
-
-    Parameters
-    ----------
-    model : nn.Module
-    keep : dict of str to a sequence of int
-        The number of groups to keep, for each layer and replica.
-    recipe : Recipe
-    steps : int
-        The number of steps of the training.
-    """
+    """Hard top-k by torchao, with a cubic schedule in the same window, fixed ("healing") at the same time."""
 
     static_gradients = True
     steps_outside = True

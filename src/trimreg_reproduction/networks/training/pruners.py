@@ -100,16 +100,8 @@ def _device(model):
 class Trimmed(Pruner):
     """The trimmed penalty with the settings of a recipe; some settings make it magnitude pruning.
 
-    Parameters
-    ----------
-    model : nn.Module
-    keep : dict of str to a sequence of int
-        The number of groups to keep, for each layer and replica.
-    recipe : Recipe
-    steps : int
-        The number of steps of the training.
-    alphas : sequence of float, optional
-        One strength per replica, in place of the recipe's.
+    ``keep`` has the number of groups to keep, for each layer and replica; ``steps`` is the number of steps of
+    the training; ``alphas`` are strengths, one per replica, in place of the recipe's.
     """
 
     def __init__(
@@ -184,17 +176,6 @@ class GroupL1(Pruner):
 
     with :math:`m_g` entries in group g (Yuan and Lin 2006), because the layers differ in group size. From
     ``freeze_at`` on the zeros are fixed and nothing is penalized, as for the trimmed penalty.
-
-    Parameters
-    ----------
-    model : nn.Module
-    names : list of str
-        The penalized layers.
-    alphas : sequence of float
-        One strength per replica.
-    recipe : Recipe
-    steps : int
-        The number of steps of the training.
     """
 
     def __init__(
@@ -241,17 +222,8 @@ class GroupL1(Pruner):
 class L0(Pruner):
     """The price of hard-concrete gates (Louizos, Welling and Kingma 2018), which are part of the layers.
 
-    Parameters
-    ----------
-    model : nn.Module
-        With gated layers.
-    names : list of str
-    recipe : Recipe
-        Its ``l0_lambda`` has one number per layer.
-    count : int
-        The number of training images.
-    factors : sequence of float, optional
-        Factors of the prices, one per replica.
+    The recipe's ``l0_lambda`` has one number per layer; ``count`` is the number of training images;
+    ``factors`` multiply the prices, one per replica.
     """
 
     def __init__(
