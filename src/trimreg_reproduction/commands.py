@@ -1,4 +1,7 @@
-"""The commands ``trimreg reproduce`` and ``trimreg report``."""
+"""The commands ``trimreg reproduce`` and ``trimreg report``.
+
+``trimreg.cli`` imports this module through an entry point, so it is imported here inside the functions.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from trimreg.cli.common import check_outputs, exit_codes, one_line, print_table, say
 
 from .spec import BadInput
 
@@ -65,6 +66,8 @@ def reproduce(
 
     Exit status: 0 if all went well, 1 if cells failed, 2 for bad input, 130 if interrupted.
     """
+    from trimreg.cli.common import exit_codes, say
+
     with exit_codes(BadInput):
         if quick == full:
             raise BadInput("say either --quick, to test the pipeline, or --full, for the size of the paper")
@@ -135,6 +138,8 @@ def _check_packages(extra, *packages, what="this command"):
 
 def _run(experiments, size, out, backend, scheduler, jobs, device=None):
     """Run, judge, draw and export; returns the number of cells that failed."""
+    from trimreg.cli.common import say
+
     from . import runner
     from .report import duration
     from .store import Store
@@ -171,6 +176,8 @@ def _run(experiments, size, out, backend, scheduler, jobs, device=None):
 
 
 def _print_failures(store, experiments, most=3):
+    from trimreg.cli.common import one_line, say
+
     for one in experiments:
         for cell, error in list(store.failed(one.name).items())[:most]:
             last = [line for line in error.strip().splitlines() if line.strip()][-1:]
@@ -179,6 +186,8 @@ def _print_failures(store, experiments, most=3):
 
 def _judged(experiment, frame):
     """``(frame, verdict, problem)``; an interrupted run may have too few rows to judge."""
+    from trimreg.cli.common import one_line
+
     if frame.empty:
         return frame, None, "no results"
     try:
@@ -191,6 +200,7 @@ def _write(found, store, size, out):
     import io
 
     from trimreg._files import write_atomically
+    from trimreg.cli.common import one_line, say
 
     files = []
     for experiment, frame, _, _ in found:
@@ -210,6 +220,8 @@ def _write(found, store, size, out):
 
 
 def _print_verdicts(found, size):
+    from trimreg.cli.common import one_line, print_table, say
+
     rows = [[one.name, verdict.kind if verdict else "-", one.title] for one, _, verdict, _ in found]
     columns = [("name", "left"), ("verdict", "left"), ("experiment", "left")]
     print_table(f"Claims of the paper, at size {size}", columns, rows)
@@ -238,6 +250,8 @@ def report(
 
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
+    from trimreg.cli.common import check_outputs, exit_codes, say
+
     with exit_codes(BadInput):
         _check_packages("experiments", "pandas", "pyarrow", "matplotlib", "jinja2", "plotly")
         from .exported import Exported

@@ -1,6 +1,8 @@
 """``trimreg reproduce`` and ``trimreg report``, on a small made-up experiment."""
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -240,3 +242,19 @@ def test_the_device_reaches_the_processes(call, tmp_path, monkeypatch):
     answer = call("reproduce", "toy", "--quick", "--out", tmp_path, "--device", "cpu", "--jobs", 1)
     assert answer.exit_code == 0, answer.output
     assert os.environ["TRIMREG_DEVICE"] == "cpu"
+
+
+def test_a_package_that_cannot_be_imported_is_one_line():
+    """Only its own commands are lost, and they say why."""
+    command = (
+        "import sys; sys.modules['trimreg_reproduction'] = None; sys.argv = ['trimreg', *sys.argv[1:]]; "
+    )
+    command += "from trimreg.cli import main; main()"
+    found = subprocess.run(
+        [sys.executable, "-c", command, "report"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 2
+    assert found.stderr.startswith("error: trimreg report cannot be loaded")
+    assert len(found.stderr.splitlines()) == 1
+    again = [sys.executable, "-c", "import trimreg_reproduction.commands; import trimreg.cli"]
+    subprocess.run(again, check=True)

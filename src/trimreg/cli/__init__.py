@@ -58,8 +58,27 @@ app.command()(predict.predict)
 app.command()(path.path)
 app.command()(graph.graph)
 app.command()(demo.demo)
-for _command in entry_points(group="trimreg.commands"):  # of other installed packages
-    app.command()(_command.load())
+
+
+def _add_commands() -> None:
+    """Add the commands of other installed packages; one that cannot be imported says so when it is called."""
+
+    def unavailable(name: str, error: Exception):
+        def command() -> None:
+            typer.echo(f"error: trimreg {name} cannot be loaded ({error}); reinstall its package", err=True)
+            raise typer.Exit(2)
+
+        return command
+
+    for one in entry_points(group="trimreg.commands"):
+        try:
+            function = one.load()
+        except (ImportError, AttributeError) as error:
+            function = unavailable(one.name, error)
+        app.command(one.name)(function)
+
+
+_add_commands()
 
 
 def main() -> None:
