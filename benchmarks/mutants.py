@@ -66,7 +66,7 @@ MUTANTS = [Mutant(*row) for row in (
     ("penalties/trimmed_l1", "return part + distance_to_optimal_weights(magnitude, weights[j])", "return part"),
     ("penalties/trimmed_l1", "weights[largest(factor * size, self.n_free, tie)] = 0.0", "weights[largest(size, self.n_free, tie)] = 0.0"),
     ("penalties/", "np.argsort(-tie_break[tied], kind=\"stable\")", "np.argsort(tie_break[tied], kind=\"stable\")"),
-    ("penalties/simplex", "np.minimum(magnitude - t, 0)", "np.maximum(magnitude - t, 0)"),
+    ("penalties/simplex", "xp.clip(gap, None, 0.0)", "xp.clip(gap, 0.0, None)"),
     ("penalties/norms", "at_zero = np.where(positive, np.minimum(gradient + threshold, 0.0), at_zero)", "at_zero = np.where(positive, np.minimum(gradient - threshold, 0.0), at_zero)"),
     ("penalties/norms", "away = gradient + np.sign(theta) * threshold", "away = gradient - np.sign(theta) * threshold"),
     ("penalties/norms", "factor = np.where(length > threshold, 1.0 - threshold / length, 0.0)", "factor = np.where(length > threshold, 1.0, 0.0)"),
@@ -78,7 +78,7 @@ MUTANTS = [Mutant(*row) for row in (
     # losses: values, slopes, curvatures, bounds
     ("losses/quadratic", "return 0.5 * float(np.dot(d * residual, residual))", "return float(np.dot(d * residual, residual))"),
     ("losses/quadratic", "return n * float(np.log(max(2.0 * self.value(eta, y, d), SMALLEST)))", "return n * float(np.log(max(self.value(eta, y, d), SMALLEST)))"),
-    ("losses/logistic", "np.where(eta > 0, (1.0 - y) * eta, -y * eta)", "np.where(eta > 0, (1.0 - y) * eta, y * eta)"),
+    ("losses/logistic", ".where(eta > 0, (1.0 - y) * eta, -y * eta)", ".where(eta > 0, (1.0 - y) * eta, y * eta)"),
     ("losses/logistic", "return d * (_probability(eta) * _probability(-eta))", "return d * _probability(eta)"),
     ("losses/logistic", "return float(np.sqrt(0.5 * max(weighted_sum(d, excess), 0.0)))", "return float(np.sqrt(0.1 * max(weighted_sum(d, excess), 0.0)))"),
     ("losses/multinomial", "else -p[:, k] * p[:, m])", "else p[:, k] * p[:, m])"),

@@ -60,7 +60,7 @@ def sorted_l1_prox(z: np.ndarray, weights: np.ndarray) -> np.ndarray:
     size = np.abs(z)
     order = np.argsort(-size, kind="stable")
     x = np.zeros(size.shape)
-    x[order] = np.maximum(_decreasing_fit(size[order] - weights), 0.0)
+    x[order] = np.maximum(_falling_fit(size[order] - weights), 0.0)
     return np.sign(z) * x + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
@@ -115,7 +115,7 @@ def sorted_l1_residual(
     edges = np.append(np.flatnonzero(begins), count)
     for cluster in np.flatnonzero(np.diff(edges) > 1):
         ranks = slice(edges[cluster], edges[cluster + 1])
-        excess[ranks] = _decreasing_fit(excess[ranks])
+        excess[ranks] = _falling_fit(excess[ranks])
 
     residual = np.empty(size.shape)
     residual[nonzero] = -sign[nonzero] * excess
@@ -124,7 +124,7 @@ def sorted_l1_residual(
     return residual + 0.0
 
 
-def _decreasing_fit(values):
+def _falling_fit(values):
     """The decreasing sequence nearest to ``values``, by pooling adjacent violators."""
     from scipy.optimize import isotonic_regression
 
