@@ -1,4 +1,4 @@
-"""The surface in the solver's coordinates: every cell, its neighbours, Gram matrices from outside."""
+"""The surface in the solver's coordinates: every cell, its neighbors, Gram matrices from outside."""
 
 from dataclasses import fields
 
@@ -86,8 +86,8 @@ def test_a_gram_matrix_from_outside_is_used(problem):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_neighbours_help_where_the_way_up_ends_elsewhere(make_problem, seed):
-    """The sweep back never makes a cell worse, and no cell is above a neighbour that it contains."""
+def test_neighbors_help_where_the_way_up_ends_elsewhere(make_problem, seed):
+    """The sweep back never makes a cell worse, and no cell is above a neighbor that it contains."""
     problem = make_problem(TrimmedL1(0), 1.0, n=25, p=20, seed=seed)
     hs, alphas = range(6), [0.3, 0.1, 0.03, 0.01]
     objectives = np.array([[step.objective for step in row] for row in surface(problem, hs, alphas)])

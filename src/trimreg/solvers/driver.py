@@ -63,7 +63,7 @@ class SolverResult:
     stationarity : float
         The paper's T at ``(theta, w)``, recomputed from the data after the solver has stopped.
     n_iter : int
-        Number of steps. The solver's documentation says what one step is.
+        Number of steps, as the solver defines them.
     converged : bool
     history : dict of lists
         One value per step and series. ``objective`` is always there; the others depend on the solver.

@@ -57,8 +57,7 @@ class Problem:
         if self.near or not self.loss.least_squares:
             return False
         p = self.n_features // self.loss.n_outputs
-        narrow = p <= self.design.widest_gram
-        return bool(narrow and p + self.loss.n_outputs < np.count_nonzero(self.d))
+        return bool(p <= self.design.widest_gram and p + self.loss.n_outputs < np.count_nonzero(self.d))
 
     def compressed(self) -> Problem:
         r"""The problem on few rows of equal weight, with the same objective; takes one pass over X.

@@ -101,10 +101,6 @@ class Cell:
     objective: float
     candidates: np.ndarray  # coordinates by falling gain on entering the free set
 
-    @property
-    def end(self):
-        return self.theta, self.free, self.objective
-
     def start(self):
         return self.theta, self.free, self
 
@@ -166,10 +162,12 @@ class _LeastSquares:
                 starts = [cells[i + 1, j].shrunk(hs[i])] if i + 1 < len(hs) else []
                 starts += [cells[i, j + 1].start()] if j + 1 < len(alphas) else []
                 cells[i, j] = self._rival(cells[i, j], hs[i], alphas[j], starts)
-        return [
-            [self._step(*cells[i, j].end, h, alpha) for i, h in enumerate(hs)]
-            for j, alpha in enumerate(alphas)
-        ]
+
+        def step(i, j):
+            cell = cells[i, j]
+            return self._step(cell.theta, cell.free, cell.objective, hs[i], alphas[j])
+
+        return [[step(i, j) for i in range(len(hs))] for j in range(len(alphas))]
 
     def _homotopy_at(self, i, j, count):
         if self.effort == "medium":

@@ -204,7 +204,7 @@ class WorkingSetSolver(InnerSolver):
             return
         alone = np.where(levels == 0, 0.0, np.inf)
         self.null, gradient, *_ = self.solve(self.null, alone, tol=1e-2 * tol, gradient=self.gradient_at_zero)
-        # The gradient at 0 may be larger by orders, in the units of y: what counts is the slope at the null.
+        # The gradient at 0 may be larger by orders of magnitude: the slope at the null model sets the scale.
         slope = self._slope(self.problem.predictor(self.null))
         finer = 1e-2 * self.tol * slope / self.scale
         self.null, self.gradient_at_null, *_ = self.solve(self.null, alone, tol=finer, gradient=gradient)

@@ -58,9 +58,7 @@ def _top(score, count):
     return best[np.lexsort((best, -score[best]))]
 
 
-def exchange_while_better(
-    search: Any, splices: Iterable[int] = (8, 4, 2), trials: int = 6
-) -> Iterator[float]:
+def exchange_while_better(search: Any, splices: Iterable = (8, 4, 2), trials: int = 6) -> Iterator[float]:
     """Exchange as long as the objective falls; yields the objective after every improvement.
 
     A splice of size m exchanges the m cheapest to leave for the m best to enter. When no splice helps, single

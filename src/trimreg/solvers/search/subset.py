@@ -5,9 +5,9 @@ free set S, with zeros elsewhere. Take columns of norm one, the active set A (S 
 never penalized), ``M = Z_A' D Z_A`` and the dual basis ``V = Z_A M^-1``. Three arrays decide every exchange:
 
 ====================  =========================================================================
-``K = Z' D V``        ``K_ji``: how much of column i of A column j would take over
+``K = Z' D V``        ``K_ji``: the coefficient of column i of A in the regression of column j on A
 ``c = Z' D r``        correlations with the residual
-``s_j``               the squared norm of what A leaves unexplained of column j
+``s_j``               the squared norm of the part of column j that A does not explain
 ====================  =========================================================================
 
 All ``h (p - h)`` single swaps are scored from them at once, so "no swap lowers the objective" is checked and
@@ -156,12 +156,8 @@ class SubsetSearch(Search):
             order = np.concatenate([self.always, free])
             kept = order[independent_columns(self.gram.block_from_rows(order), _DEPENDENT)]
             free = kept[~np.isin(kept, self.always)]
-            A = np.concatenate([free, self.always])
-            fit = self._explained(A)
-            while fit is None:  # pragma: no cover - pivoting has already dropped dependent columns
-                free = free[:-1]
-                A = np.concatenate([free, self.always])
-                fit = self._explained(A)
+            while (fit := self._explained(A := np.concatenate([free, self.always]))) is None:
+                free = free[:-1]  # pragma: no cover - pivoting has already dropped dependent columns
         self.free, self.A = free, A
         self._rebuild(fit)
         self._fill()
