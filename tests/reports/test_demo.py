@@ -24,10 +24,10 @@ def test_columns_are_standardized_by_the_training_set(data):
 def test_every_choice_is_made_without_the_test_set(data):
     blind = replace(data, X_test=data.X_test * np.nan, y_test=data.y_test * np.nan)
     lasso = demo._lasso(blind)
-    h, trimmed = demo._trimmed_by_validation(blind)
+    trimmed = demo._trimmed_by_validation(blind)
     mcp = demo._mcp(blind, lasso.alphas_[::6])
-    assert h in demo.H_VALUES
-    assert np.count_nonzero(trimmed.coef_) == h
+    assert np.count_nonzero(trimmed.coef_) == trimmed.h_
+    assert trimmed.h_ in demo.H_VALUES
     assert lasso.alphas_.min() < lasso.alpha_ < lasso.alphas_.max()
     assert mcp.alpha in lasso.alphas_
 

@@ -132,8 +132,6 @@ def run(h: int = 10, seed: int = 0, progress: Callable[[str], None] | None = Non
     >>> found.fits[0].n_kept, found.fits[0].swap_optimal
     (5, True)
     """
-    from ..selection import TrimmedLassoCV
-
     stages = iter(STAGES)
 
     def announce():
@@ -147,7 +145,7 @@ def run(h: int = 10, seed: int = 0, progress: Callable[[str], None] | None = Non
     announce()
     path = [_trimmed(data, k) for k in H_VALUES]
     announce()
-    by_validation = TrimmedLassoCV(hs=list(H_VALUES), cv=data.folds, standardize=False).fit(data.X, data.y)
+    by_validation = _trimmed_by_validation(data)
     announce()
     lasso = _lasso(data)
     announce()
@@ -186,6 +184,12 @@ def _trimmed(data, h):
     from ..estimators import TrimmedLasso
 
     return TrimmedLasso(h=h, standardize=False).fit(data.X, data.y)
+
+
+def _trimmed_by_validation(data):
+    from ..selection import TrimmedLassoCV
+
+    return TrimmedLassoCV(hs=list(H_VALUES), cv=data.folds, standardize=False).fit(data.X, data.y)
 
 
 def _lasso(data):
