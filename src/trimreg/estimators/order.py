@@ -10,6 +10,7 @@ and c; nothing is refitted.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,9 @@ LARGEST_MODEL = 200
 _DEPENDENT = 1e-10
 
 
-def forward_order(H, c, parts, first=None) -> np.ndarray:
+def forward_order(
+    H: np.ndarray, c: np.ndarray, parts: np.ndarray, first: np.ndarray | None = None
+) -> np.ndarray:
     r"""The parts in the order in which forward selection on a quadratic model takes them.
 
     With S the coordinates taken so far, part G lowers :math:`\frac12 \theta' H \theta - c'\theta` by
@@ -34,20 +37,8 @@ def forward_order(H, c, parts, first=None) -> np.ndarray:
     where the Schur complement :math:`\tilde H` is updated from step to step. Of equal gains the lower part
     comes first. Parts that are combinations of others gain nothing and come last.
 
-    Parameters
-    ----------
-    H : ndarray of shape (k, k)
-        Positive semidefinite.
-    c : ndarray of shape (k,)
-    parts : ndarray of int of shape (k,)
-        The part of every coordinate.
-    first : ndarray of bool of shape (k,), optional
-        Coordinates in the model before the first step; their parts are not listed.
-
-    Returns
-    -------
-    ndarray of int
-        The parts, in the order in which they are taken.
+    ``parts`` holds the part of every coordinate. The coordinates ``first`` are in the model before the first
+    step, and their parts are not listed.
 
     Examples
     --------
@@ -122,15 +113,8 @@ def _sweep(H, c, j):
     H -= columns @ columns.T
 
 
-def order_by_size(lengths) -> np.ndarray:
-    """Indices by decreasing size; of equal sizes the lower index first.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.order import order_by_size
-    >>> order_by_size([1.0, 3.0, 3.0])
-    array([1, 2, 0])
-    """
+def order_by_size(lengths: Any) -> np.ndarray:
+    """Indices by decreasing size; of equal sizes the lower index first."""
     return np.argsort(-np.asarray(lengths), kind="stable")
 
 

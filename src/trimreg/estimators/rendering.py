@@ -134,14 +134,7 @@ def cut(text: str, width: int) -> str:
 
 
 def cell(value: Any, form: str = "#.4g") -> str:
-    """A value as text: floats with four significant digits, integers in full, None empty.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.rendering import cell
-    >>> [cell(value) for value in (0.5, 12345.6, 0.0, 12345, True, None)]
-    ['0.5000', '1.235e+04', '0', '12345', 'yes', '']
-    """
+    """A value as text: floats with four significant digits, integers in full, None empty."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -152,14 +145,7 @@ def cell(value: Any, form: str = "#.4g") -> str:
 
 
 def fact(value: Any) -> str:
-    """A fact as text: like a cell but without trailing zeros; at most six entries of a list or dict.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.rendering import fact
-    >>> fact(0.5), fact({"a": 1.0, "b": 2.0}), fact(list(range(9)))
-    ('0.5', 'a 1, b 2', '0, 1, 2, 3, 4, 5, … 3 more')
-    """
+    """A fact as text: like a cell but without trailing zeros; at most six entries of a list or dict."""
     if isinstance(value, dict):
         parts = [f"{one_line(key)} {fact(entry)}" for key, entry in value.items()]
     elif isinstance(value, list):
@@ -256,24 +242,7 @@ def _escape(text):
 
 
 def to_latex(table: Table, label: str | None = None) -> str:
-    r"""The table as LaTeX with booktabs; title and facts are its caption.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.rendering import Table, to_latex
-    >>> print(to_latex(Table("Toy", {}, ["a_b"], {"coef": [-12.5]})))
-    \begin{table}
-    \centering
-    \caption{Toy}
-    \begin{tabular}{lr}
-    \toprule
-    name & coef \\
-    \midrule
-    a\_b & $-12.50$ \\
-    \bottomrule
-    \end{tabular}
-    \end{table}
-    """
+    r"""The table as LaTeX with booktabs; title and facts are its caption."""
     kinds = "l" + "".join("l" if is_text(values) else "r" for values in table.columns.values())
     rows = [
         " & ".join([latex(name), *map(_latex_cell, values)])

@@ -180,26 +180,11 @@ def summarize(
     as the members of a group, are sorted by size: :math:`\|\tilde\theta_j\|_2` with the standardized
     coefficients :math:`\tilde\theta_j`.
 
-    Parameters
-    ----------
-    names : sequence of str of length p, or None
-        None is ``x0``, ``x1``, ...
-    coef : array-like of shape (p,) or (p, n_outputs)
-        One row per variable: for several outputs, the transpose of scikit-learn's ``coef_``.
-    standardized : array-like of the shape of coef, optional
-        Coefficients of the standardized columns. For several outputs only the norm of each row is shown.
-    order : sequence of int of length p, optional
-        The step, from 1, at which each variable entered; None, NaN or a negative number if there is none.
-    weights : array-like of shape (p,), optional
-        The trimming weights: 0 is "free", anything above it "penalized".
-    always : array-like of bool of shape (p,), optional
-        Which variables are never penalized: those with a penalty factor of 0.
-    groups : sequence of length p, optional
-        The group of each variable.
-    outputs : sequence of length n_outputs, optional
-        Labels of the outputs.
-    title, facts, note, max_rows
-        As in :class:`Summary`; :func:`fit_facts` makes the facts.
+    ``coef`` and ``standardized`` have one row per variable, unlike scikit-learn's ``coef_`` of several
+    outputs; of the standardized coefficients of several outputs only the norm is shown. ``order`` is the step
+    of entry, from 1, and negative or None without one. ``weights`` are the trimming weights: 0 is "free",
+    anything above it "penalized". ``always`` marks variables that are never penalized. ``facts`` come from
+    :func:`fit_facts`.
 
     Examples
     --------

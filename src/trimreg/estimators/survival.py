@@ -50,16 +50,6 @@ def concordance_index(
     of the two is censored and therefore the later one. Equal risks count one half. This is the convention of
     scikit-survival and lifelines. The weight of a pair is the product of its weights.
 
-    Parameters
-    ----------
-    risk, time : ndarray of shape (n,)
-    event : ndarray of bool of shape (n,)
-    weight : ndarray of shape (n,), optional
-
-    Returns
-    -------
-    float
-
     References
     ----------
     Harrell, Califf, Pryor, Lee and Rosati (1982). Evaluating the yield of medical tests. JAMA 247, 2543-2546.

@@ -106,13 +106,11 @@ class SurfaceCV(LinearEstimator):
 
     def _settings(self):
         """The settings that are the same in every cell and fold."""
-        names = ("fit_intercept", "standardize", "positive", "tol")
-        seed = self.random_state
+        given, seed = self.get_params(deep=False), self.random_state
         if not isinstance(seed, (Integral, type(None))):
             # A number, because folds in other processes would each get a copy of the generator.
             seed = int(check.check_random_state(seed).integers(2**31))
-        given = {name: getattr(self, name) for name in names}
-        return Settings(loss=self._loss, penalty=self._penalty(0), alpha=0.0, random_state=seed, **given)
+        return Settings.of(given, loss=self._loss, penalty=self._penalty(0), alpha=0.0, random_state=seed)
 
     def _penalty(self, h):
         return TrimmedL1(h, self.penalty_factor, groups=self.groups, q=self.q)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..designs.convert import to_host
 from ..estimators import validation as check
-from ..estimators.task import Task, prepare
+from ..estimators.task import Settings, Task, check_data, set_up
 from ..penalties import TrimmedL1
 from ..solvers import EFFORTS, SolverResult
 from ..solvers.mm.workingset import WorkingSetSolver
@@ -122,12 +122,10 @@ def trimmed_path(
     >>> np.flatnonzero(path.coefs[2, 0])
     array([ 3, 17])
     """
-    penalty = TrimmedL1(0, penalty_factor, groups=groups, q=q)
     check.check_choice("effort", effort, EFFORTS)
-    task = prepare(
-        X, y, loss=loss, penalty=penalty, alpha=0.0, fit_intercept=fit_intercept, standardize=standardize,
-        positive=positive, sample_weight=sample_weight, tol=tol, random_state=random_state,
-    )  # fmt: skip
+    penalty = TrimmedL1(0, penalty_factor, groups=groups, q=q)
+    settings = Settings.of(locals(), alpha=0.0)
+    task = set_up(check_data(X, y, sample_weight, settings), settings)
     hs, alphas = grid_for(task, hs, alphas, count_samples(sample_weight, task.problem.d))
     with reported(hs.size * len(alphas), "fits", verbose) as advance:
         return solve_path(task, hs, alphas, effort=effort, advance=advance)
