@@ -102,8 +102,6 @@ class Design(VirtualMatrix, ABC):
     def column_norms(self, d: np.ndarray) -> np.ndarray:
         """``sqrt(sum_i d_i z_ij^2)`` for every column j."""
 
-    # -- products of a few columns ------------------------------------------------------------------------
-
     def weighted_sums(self, W: np.ndarray, d: np.ndarray) -> np.ndarray:
         """``Z_W' d``."""
         return d @ self.columns(W)
@@ -112,7 +110,7 @@ class Design(VirtualMatrix, ABC):
         """``Z_W' diag(d) Z_W`` and ``Z_W' d``; one pass over far data."""
         return self.gram(W, d, W), self.weighted_sums(W, d)
 
-    def combination_moments(self, W, V, positions, d) -> tuple[np.ndarray, np.ndarray]:
+    def combination_moments(self, W: np.ndarray, V: np.ndarray, positions: np.ndarray, d: np.ndarray) -> Any:
         """For ``C = Z_W V``: the sums of ``d c^2``, and ``Z_W' diag(d) C`` at these ``positions`` of W."""
         Z = self.columns(W)
         C = Z @ V
@@ -153,12 +151,12 @@ class Design(VirtualMatrix, ABC):
 
     # -- as the X of an estimator -------------------------------------------------------------------------
 
-    def design(self, weights, *, center=False, scale=False) -> ScaledMatrix:
+    def design(self, weights: np.ndarray, *, center: bool = False, scale: Any = False) -> ScaledMatrix:
         from .wrappers import Standardized
 
         return Standardized(self, weights, center=center, scale=scale)
 
-    def product(self, coef, intercept=0.0) -> np.ndarray:
+    def product(self, coef: np.ndarray, intercept: Any = 0.0) -> np.ndarray:
         return self.matvec(np.asarray(coef, dtype=float)) + intercept
 
     def original_units(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -215,7 +213,7 @@ class ScaledMatrix(Design):
         self._norm_weights: np.ndarray | None = weights
         self._deviation = np.where(alive, deviation, 0.0)
 
-    def rescaled(self, factor):
+    def rescaled(self, factor: np.ndarray) -> Any:
         other = copy.copy(self)
         other.inverse_scale = self.inverse_scale * factor
         return other
@@ -228,12 +226,12 @@ class ScaledMatrix(Design):
         other.inverse_scale, other._deviation = self.inverse_scale[W], self._deviation[W]
         return other
 
-    def matvec(self, v):
+    def matvec(self, v: np.ndarray) -> np.ndarray:
         u = (v.T * self.inverse_scale).T
         product = self._product(u)
         return product if self.offset is None else product - self.offset @ u
 
-    def rmatvec(self, r):
+    def rmatvec(self, r: np.ndarray) -> np.ndarray:
         product = self._transposed_product(r)
         # One vector at a time and in place: a product with several is the largest array of a fit.
         for one, total in zip(np.atleast_2d(product.T), np.atleast_1d(r.sum(axis=0)), strict=True):
@@ -242,25 +240,23 @@ class ScaledMatrix(Design):
             one *= self.inverse_scale
         return product
 
-    def columns(self, W):
+    def columns(self, W: np.ndarray) -> np.ndarray:
         return self._scaled(self._take(W), W)
 
-    def column_norms(self, d):
+    def column_norms(self, d: np.ndarray) -> np.ndarray:
         if d is self._norm_weights:
             return self._deviation * self.inverse_scale
         return self._weighted_norms(d)
 
-    def weighted_sums(self, W, d):
+    def weighted_sums(self, W: np.ndarray, d: np.ndarray) -> np.ndarray:
         sums = self._sums(W, d)
         return sums if self.offset is None else sums - d.sum() * self.offset[W] * self.inverse_scale[W]
 
-    def original_units(self, theta):
+    def original_units(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
         coef = (theta.T * self.inverse_scale).T
         if self.offset is None:
             return coef, 0.0 if theta.ndim == 1 else np.zeros(theta.shape[1])
         return coef, -(self.offset @ coef)
-
-    # -- for subclasses -----------------------------------------------------------------------------------
 
     def _product(self, u):
         raise NotImplementedError  # X u
@@ -333,24 +329,24 @@ class ColumnBlock(Design):
         self.shape = Z.shape
         self.dtype = Z.dtype
 
-    def matvec(self, v):
+    def matvec(self, v: np.ndarray) -> np.ndarray:
         return self.Z @ v
 
-    def rmatvec(self, r):
+    def rmatvec(self, r: np.ndarray) -> np.ndarray:
         return self.Z.T @ r
 
-    def columns(self, W):
+    def columns(self, W: np.ndarray) -> np.ndarray:
         return self.Z[:, W]
 
-    def gram(self, rows, d, cols):
+    def gram(self, rows: np.ndarray | None, d: np.ndarray, cols: np.ndarray) -> np.ndarray:
         if rows is not cols:
             return self.Z[:, slice(None) if rows is None else rows].T @ (self.Z[:, cols] * d[:, None])
         return weighted_gram(self.Z if len(cols) == self.shape[1] else self.Z[:, cols], d)
 
-    def column_norms(self, d):
+    def column_norms(self, d: np.ndarray) -> np.ndarray:
         return np.sqrt(np.einsum("ij,ij,i->j", self.Z, self.Z, d))
 
-    def rescaled(self, factor):
+    def rescaled(self, factor: np.ndarray) -> Any:
         return ColumnBlock(self.Z * factor)
 
 
@@ -361,11 +357,11 @@ class CompressedDesign(ColumnBlock):
         super().__init__(Z)
         self.source = source
 
-    def rescaled(self, factor):
+    def rescaled(self, factor: np.ndarray) -> Any:
         design, d = self.source
         return CompressedDesign(self.Z * factor, (design.rescaled(factor), d))
 
-    def uncompressed(self, d):
+    def uncompressed(self, d: np.ndarray) -> Any:
         return self.source
 
 

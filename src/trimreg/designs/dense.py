@@ -57,7 +57,7 @@ class DenseDesign(ScaledMatrix):
             total += d[part] @ self._take(W, part)
         return total * self.inverse_scale[W]
 
-    def gram(self, rows, d, cols):
+    def gram(self, rows: np.ndarray | None, d: np.ndarray, cols: np.ndarray) -> np.ndarray:
         if rows is None:
             Z = self.columns(cols)
             Z *= d[:, None]

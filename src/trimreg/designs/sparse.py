@@ -31,7 +31,7 @@ class SparseDesign(ScaledMatrix):
     def _transposed_product(self, r):
         return self.X.T @ r
 
-    def restricted(self, W):
+    def restricted(self, W: np.ndarray) -> Any:
         other = self._part(self.X[:, W], W)
         other._cancels = None if self._cancels is None else self._cancels[W]
         return other
@@ -42,7 +42,7 @@ class SparseDesign(ScaledMatrix):
     def _sums(self, W, d):
         return (self.X[:, W].T @ d) * self.inverse_scale[W]
 
-    def gram(self, rows, d, cols):
+    def gram(self, rows: np.ndarray | None, d: np.ndarray, cols: np.ndarray) -> np.ndarray:
         # Z'DZ = u (X'DX - m (d'X) - (X'd) m' + (sum d) m m') u, every product a sparse one.
         left = self.X if rows is None else self.X[:, rows]
         right = self.X[:, cols].astype(float)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
 from .base import Design, ScaledMatrix
@@ -10,7 +13,7 @@ from .base import Design, ScaledMatrix
 class Standardized(ScaledMatrix):
     """``(X - 1 m') diag(u)`` over any design ``X``, made of its five operations."""
 
-    def __init__(self, X: Design, weights: np.ndarray, *, center=False, scale=False):
+    def __init__(self, X: Design, weights: np.ndarray, *, center: bool = False, scale: Any = False):
         super().__init__(X, weights, center=center, scale=scale)
         self._describe_like(X)
 
@@ -39,14 +42,14 @@ class Standardized(ScaledMatrix):
     def _sums(self, W, d):
         return self.X.weighted_sums(W, d) * self.inverse_scale[W]
 
-    def gram(self, rows, d, cols):
+    def gram(self, rows: np.ndarray | None, d: np.ndarray, cols: np.ndarray) -> np.ndarray:
         if self.offset is None:
             left = self.inverse_scale if rows is None else self.inverse_scale[rows]
             return left[:, None] * self.X.gram(rows, d, cols) * self.inverse_scale[cols]
         weighted = self.columns(cols) * d[:, None]  # not by X.gram less the means: that may cancel
         return self.rmatvec(weighted) if rows is None else self.columns(rows).T @ weighted
 
-    def expect(self, W):
+    def expect(self, W: np.ndarray) -> None:
         self.X.expect(W)
 
     def _moments(self, weights, center):
@@ -64,7 +67,7 @@ class Standardized(ScaledMatrix):
             return self.X.column_norms(d) * self.inverse_scale
         return super()._weighted_norms(d)
 
-    def original_units(self, theta):
+    def original_units(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
         coef, intercept = super().original_units(theta)
         coef, more = self.X.original_units(coef)
         return coef, intercept + more
@@ -85,35 +88,35 @@ class WithConstant(Design):
         self.near, self.streamed, self.room = design.near, design.streamed, design.room + 1
 
     @property
-    def features(self):
+    def features(self) -> Any:
         return self.inner.features
 
-    def rescaled(self, factor):
+    def rescaled(self, factor: np.ndarray) -> Any:
         return WithConstant(self.inner.rescaled(factor[:-1]), self.scale * factor[-1])
 
-    def restricted(self, W):
+    def restricted(self, W: np.ndarray) -> Any:
         """``Z_W``; the constant, if it is among the columns, is the last of them."""
         if len(W) and W[-1] == self.shape[1] - 1:
             return WithConstant(self.inner.restricted(W[:-1]), self.scale)
         return self.inner.restricted(W)
 
-    def expect(self, W):
+    def expect(self, W: np.ndarray) -> None:
         self.inner.expect(W[self._real(W)])
 
     def _real(self, W):
         """Which of the columns W are not the constant."""
         return np.asarray(W) < self.shape[1] - 1
 
-    def matvec(self, v):
+    def matvec(self, v: np.ndarray) -> np.ndarray:
         return self.inner.matvec(v[:-1]) + self.scale * v[-1]
 
-    def rmatvec(self, r):
+    def rmatvec(self, r: np.ndarray) -> np.ndarray:
         return np.concatenate([self.inner.rmatvec(r), self.scale * r.sum(axis=0, keepdims=True)])
 
-    def columns(self, W):
+    def columns(self, W: np.ndarray) -> np.ndarray:
         return self._with_constant(W, self.inner.columns(np.asarray(W)[self._real(W)]))
 
-    def row_blocks(self, W):
+    def row_blocks(self, W: np.ndarray) -> Iterator[np.ndarray]:
         for block in self.inner.row_blocks(np.asarray(W)[self._real(W)]):
             yield self._with_constant(W, block)
 
@@ -122,7 +125,7 @@ class WithConstant(Design):
         out[:, self._real(W)] = block
         return out
 
-    def gram(self, rows, d, cols):
+    def gram(self, rows: np.ndarray | None, d: np.ndarray, cols: np.ndarray) -> np.ndarray:
         cols = np.asarray(cols)
         if rows is None:
             return self.rmatvec(self.columns(cols) * d[:, None])
@@ -141,16 +144,16 @@ class WithConstant(Design):
         product[np.ix_(~left, ~right)] = self.scale**2 * d.sum()
         return product
 
-    def weighted_sums(self, W, d):
+    def weighted_sums(self, W: np.ndarray, d: np.ndarray) -> np.ndarray:
         real = self._real(W)
         out = np.full(real.size, self.scale * d.sum())
         out[real] = self.inner.weighted_sums(np.asarray(W)[real], d)
         return out
 
-    def column_norms(self, d):
+    def column_norms(self, d: np.ndarray) -> np.ndarray:
         return np.append(self.inner.column_norms(d), self.scale * np.sqrt(d.sum()))
 
-    def original_units(self, theta):
+    def original_units(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
         coef, intercept = self.inner.original_units(theta[:-1])
         return coef, intercept + self.scale * theta[-1]
 
@@ -172,54 +175,54 @@ class MultiOutput(Design):
         self.widest_gram = design.widest_gram
 
     @property
-    def features(self):
+    def features(self) -> Any:
         return self.inner.features
 
-    def rescaled(self, factor):
+    def rescaled(self, factor: np.ndarray) -> Any:
         """``Z diag(factor)``; the factor must be the same for all coefficients of a feature."""
         return MultiOutput(self.inner.rescaled(factor[:: self.n_outputs]), self.n_outputs)
 
-    def restricted(self, W):
+    def restricted(self, W: np.ndarray) -> Any:
         """The part of the features that ``W`` holds; it must hold whole features."""
         K = self.n_outputs
         return MultiOutput(self.inner.restricted(W[::K] // K), K)
 
-    def expect(self, W):
+    def expect(self, W: np.ndarray) -> None:
         features = W // self.n_outputs
         self.inner.expect(features[np.sort(np.unique(features, return_index=True)[1])])
 
-    def matvec(self, v):
+    def matvec(self, v: np.ndarray) -> np.ndarray:
         return self.inner.matvec(v.reshape(-1, self.n_outputs))
 
-    def rmatvec(self, r):
+    def rmatvec(self, r: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(self.inner.rmatvec(r)).ravel()
 
-    def gram(self, rows, d, cols):
+    def gram(self, rows: np.ndarray | None, d: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """``rows`` and ``cols`` are whole features; with a shared curvature the outputs do not mix."""
         K = self.n_outputs
         if K == 1:
             return self.inner.gram(rows, d, cols)
         features = cols[::K] // K
-        of_rows = features if rows is cols else rows[::K] // K
+        of_rows = None if rows is None else features if rows is cols else rows[::K] // K
         return np.kron(self.inner.gram(of_rows, d, features), np.eye(K))
 
-    def columns(self, W):
+    def columns(self, W: np.ndarray) -> np.ndarray:
         """``Z_W`` of a single output; with several, a coordinate is not a column."""
         if self.n_outputs != 1:
             raise ValueError(f"columns need a design with one output; this design has {self.n_outputs}")
         return self.inner.columns(W)
 
-    def compressed(self, y, d):
+    def compressed(self, y: np.ndarray, d: np.ndarray) -> Any:
         few, target = self.inner.compressed(y, d)
         return MultiOutput(few, self.n_outputs), target
 
-    def uncompressed(self, d):
+    def uncompressed(self, d: np.ndarray) -> Any:
         return self.inner.uncompressed(d)
 
-    def column_norms(self, d):
+    def column_norms(self, d: np.ndarray) -> np.ndarray:
         return np.repeat(self.inner.column_norms(d), self.n_outputs)
 
-    def original_units(self, theta):
+    def original_units(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
         """Coefficients of shape (K, p) and K intercepts."""
         coef, intercept = self.inner.original_units(theta.reshape(-1, self.n_outputs))
         return coef.T, intercept

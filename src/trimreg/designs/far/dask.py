@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -117,7 +118,7 @@ class DaskRows(FarRows):
         blocks, lengths = _joined_blocks(self._sources, declared, self.shape, chunk_bytes)
         self._set_blocks(blocks, lengths, persist)
 
-    def design(self, weights, *, center=False, scale=False):
+    def design(self, weights: np.ndarray, *, center: bool = False, scale: Any = False) -> Any:
         self._used_again = True  # a fit needs many passes, a prediction one
         return super().design(weights, center=center, scale=scale)
 
@@ -136,10 +137,10 @@ class DaskRows(FarRows):
         count = dask.delayed(len, pure=False)
         return list(self.runner.each(len(sources), lambda index: count(sources[index])))
 
-    def describe(self):
+    def describe(self) -> str:
         return f"{super().describe()} in {len(self._lazy)} chunks"
 
-    def sweep(self, kernel, vectors=(), arguments=()):
+    def sweep(self, kernel: Callable, vectors: Sequence = (), arguments: Sequence = ()) -> Iterator[Any]:
         """Yield ``kernel(block, *parts, *arguments)`` for each chunk, in order: one task each.
 
         The workers add up the results of kernels in ``SUMMED`` over 64 neighboring chunks, in a fixed order:
@@ -205,7 +206,7 @@ class DaskRows(FarRows):
             self._keep()
 
     @property
-    def runner(self):
+    def runner(self) -> Any:
         if self._runner is None:  # unpickled, for example in a task of a worker
             self._runner = runner_for()
         return self._runner
@@ -230,18 +231,12 @@ class DaskRows(FarRows):
 
         kind = dask.delayed(_kind_of, pure=False)
         found = list(self.runner.each(len(self._sources), lambda i: kind(self._sources[i][0])))
-        runs: list[list] = []  # dtype, first row, end
-        for name, (_, length) in zip(found, self._sources, strict=True):
-            if not runs or runs[-1][0] != name:
-                runs.append([name, runs[-1][2] if runs else 0, runs[-1][2] if runs else 0])
-            runs[-1][2] += length
-        if len(runs) == 1:
-            return f"X is declared {self._declared}, but its chunks are {runs[0][0]}; declare their dtype"
-        words = [f"{name} in rows {first} to {last - 1}" for name, first, last in runs[:4]]
-        more = "" if len(runs) <= 4 else f" and {len(runs) - 4} more changes"
+        edges = np.cumsum([0, *(length for _, length in self._sources)])
+        start = next(i for i, name in enumerate(found) if name != str(self._declared))
+        stop = next((i for i in range(start, len(found)) if found[i] != found[start]), len(found))
         return (
-            f"X has {', '.join(words[:-1])} and {words[-1]}{more}, but is declared {self._declared};"
-            " convert it with X.map_blocks(np.asarray, float, dtype=float)"
+            f"X is declared {self._declared}, but rows {edges[start]} to {edges[stop] - 1} are {found[start]}"
+            "; declare their dtype, or convert X with X.map_blocks(np.asarray, float, dtype=float)"
         )
 
 

@@ -11,7 +11,9 @@ import os
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 #: Number of times that a batch of tasks is sent before the loss of its workers is an error.
 ATTEMPTS = 4
@@ -101,17 +103,17 @@ class Threads:
 
     share = 0.25  # of the memory, for persisted chunks
 
-    def memory(self):
+    def memory(self) -> float:
         with suppress(AttributeError, ValueError, OSError):
             return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), _container_memory())
         return 0
 
-    def persist(self, blocks):
+    def persist(self, blocks: Any) -> list:
         import dask
 
         return list(dask.persist(*blocks, scheduler="threads"))
 
-    def each(self, count, task, restore=None):
+    def each(self, count: int, task: Any, restore: Any = None) -> Iterator[Any]:
         """Yield the results of ``task(0), ..., task(count - 1)``, each of which is a Delayed."""
         import dask
 
@@ -147,19 +149,19 @@ class Cluster:
             get_worker()
             secede()
 
-    def memory(self):
+    def memory(self) -> float:
         workers = self.client.scheduler_info()["workers"].values()
         limits = [worker.get("memory_limit") or math.inf for worker in workers]
         return sum(limits) if limits else math.inf
 
-    def persist(self, blocks):
+    def persist(self, blocks: Any) -> list:
         return self._sent(self.client.persist, blocks)
 
-    def each(self, count, task, restore=None):
+    def each(self, count: int, task: Any, restore: Any = None) -> Iterator[Any]:
         """Yield the results of ``task(0), ..., task(count - 1)``; ``restore()`` follows a loss of workers."""
         self.look()
         batches = _Batches(self.threads)
-        out = deque()  # (start, stop, futures) in order
+        out: deque = deque()  # (start, stop, futures) in order
         sent = 0
         try:
             while sent < count or out:
@@ -220,7 +222,7 @@ class Cluster:
             else:
                 return self.client.gather(futures)
 
-    def look(self, soon=False):
+    def look(self, soon: bool = False) -> None:
         """Check, every now and then, that the scheduler answers and has workers."""
         self._check_scheduler()
         now = time.monotonic()

@@ -7,6 +7,9 @@ than fit, are sums over blocks of rows: one pass, without temporary arrays of n 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
 from ..base import ScaledMatrix, compressed_rows
@@ -22,18 +25,14 @@ class BlockedDesign(ScaledMatrix):
     near = False
     streamed = True
 
-    def __init__(self, rows: FarRows, weights: np.ndarray, *, center=False, scale=False):
+    def __init__(self, rows: FarRows, weights: np.ndarray, *, center: bool = False, scale: Any = False):
         self._store: ColumnStore | None = ColumnStore(rows)  # None if X is in memory
         self._in_store = np.arange(rows.shape[1])  # the columns of this design, as the store numbers them
         super().__init__(rows, weights, center=center, scale=scale)
 
-        self.widest_gram = rows.widest_gram
+        self.room, self.widest_gram = self._store.room, rows.widest_gram
 
-    @property
-    def room(self):
-        return np.inf if self._store is None else self._store.room
-
-    def expect(self, W):
+    def expect(self, W: np.ndarray) -> None:
         """A hint: the next pass also reads these columns, the likeliest first, if there is room."""
         if self._store is not None:
             self._store.expect(self._in_store[W])
@@ -92,15 +91,15 @@ class BlockedDesign(ScaledMatrix):
     def _transposed_product(self, r):
         return sum(self.X.sweep(kernels.transposed_product, (r,)), np.zeros((*r.shape[1:], self.shape[1]))).T
 
-    def columns(self, W):
+    def columns(self, W: np.ndarray) -> np.ndarray:
         return stacked(self.row_blocks(W), np.empty((self.shape[0], len(W))))
 
-    def row_blocks(self, W):
+    def row_blocks(self, W: np.ndarray) -> Iterator[np.ndarray]:
         W = np.asarray(W, dtype=np.intp)
         source, where = self._columns_of(W)
         return source.sweep(kernels.scaled_columns, (), (where, *self._units(W)))
 
-    def gram(self, rows, d, cols):
+    def gram(self, rows: np.ndarray | None, d: np.ndarray, cols: np.ndarray) -> np.ndarray:
         cols = np.asarray(cols, dtype=np.intp)
         if rows is None:
             return self._every_gram(d, cols)
@@ -115,7 +114,7 @@ class BlockedDesign(ScaledMatrix):
         parts = source.sweep(kernels.cross_gram, (d,), (left, right, offsets, scales))
         return sum(parts, np.zeros((rows.size, cols.size)))
 
-    def gram_and_sums(self, W, d):
+    def gram_and_sums(self, W: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         W = np.asarray(W, dtype=np.intp)
         source, where = self._columns_of(W)
         gram, sums = np.zeros((W.size, W.size)), np.zeros(W.size)
@@ -137,7 +136,7 @@ class BlockedDesign(ScaledMatrix):
         source, where = self._columns_of(np.asarray(W, dtype=np.intp))
         return sum(source.sweep(kernels.raw_sums, (d,), (where,)), np.zeros(len(W))) * self.inverse_scale[W]
 
-    def combination_moments(self, W, V, positions, d):
+    def combination_moments(self, W: np.ndarray, V: np.ndarray, positions: np.ndarray, d: np.ndarray) -> Any:
         W = np.asarray(W, dtype=np.intp)
         source, where = self._columns_of(W)
         square, product = np.zeros(V.shape[1]), np.zeros((len(positions), V.shape[1]))
@@ -147,7 +146,7 @@ class BlockedDesign(ScaledMatrix):
             product += further
         return square, product
 
-    def compressed(self, y, d):
+    def compressed(self, y: np.ndarray, d: np.ndarray) -> Any:
         p = self.shape[1]
         gram, target = np.zeros((p, p)), np.zeros((p, *y.shape[1:]))
         units = (self.offset, self.inverse_scale)
@@ -156,7 +155,7 @@ class BlockedDesign(ScaledMatrix):
             target += further
         return compressed_rows(gram, target, y, d, source=self)
 
-    def restricted(self, W):
+    def restricted(self, W: np.ndarray) -> Any:
         """``Z_W``: in memory if there is room, else still far."""
         W = np.asarray(W, dtype=np.intp)
         narrowed = self._source(W)
@@ -165,7 +164,7 @@ class BlockedDesign(ScaledMatrix):
             narrowed = MemoryColumns(list(narrowed.T), self.shape[0], self.dtype)
         other = self._part(narrowed, W)
         other.near, other.widest_gram = isinstance(narrowed, MemoryColumns), narrowed.widest_gram
-        other._store = None if other.near else self._store
+        other._store, other.room = (None, np.inf) if other.near else (self._store, self.room)
         other._in_store = self._in_store[W]
         return other
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from numbers import Integral
@@ -79,15 +80,15 @@ class OnDisk(FarRows):
             raise ValueError(f"memory={memory!r} must be a positive integer, a number of bytes")
         store = _store_of(source, columns, _block_bytes(memory))
         self._store: Any = store
-        self._columns = None
-        self._tally = {"passes": 0}
+        self._columns: np.ndarray | None = None
+        self._tally: dict[str, float] = {"passes": 0}
         self._budget: int = int(memory)
         self.memory = _left_for_columns(store, self._budget, VECTORS)
         self.shape, self.dtype = store.shape, store.dtype
         self.feature_names = None if store.names is None else list(store.names)
 
     @property
-    def passes(self):
+    def passes(self) -> float:  # type: ignore[override]
         return self._tally["passes"]
 
     def __len__(self):
@@ -102,7 +103,7 @@ class OnDisk(FarRows):
     def describe(self) -> str:
         return f"{super().describe()} ({os.path.basename(self._store.path)})"
 
-    def with_room_for(self, loss) -> OnDisk:
+    def with_room_for(self, loss: Any) -> OnDisk:
         """The same matrix, with memory set aside for the vectors of a fit; an error if they do not fit.
 
         ``loss`` is bound to its target, so that its number of outputs is known.
@@ -113,14 +114,14 @@ class OnDisk(FarRows):
         other.memory = min(self.memory, left // 2 if loss.copies_columns else left)
         return other
 
-    def sweep(self, kernel, vectors=(), arguments=()):
+    def sweep(self, kernel: Callable, vectors: Sequence = (), arguments: Sequence = ()) -> Iterator[Any]:
         start = 0
         for block in self._blocks(self._columns):
             rows = slice(start, start + len(block))
             yield kernel(block, *(vector[rows] for vector in vectors), *arguments)
             start = rows.stop
 
-    def read_columns(self, W, out):
+    def read_columns(self, W: np.ndarray, out: Any) -> None:
         W, start = self._positions(W), 0
         for block in self._blocks(W) if W.size else ():
             for column, values in zip(out, block.T, strict=True):

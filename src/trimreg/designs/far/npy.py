@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from math import prod
@@ -143,7 +144,7 @@ class NumberFile:
     advice = ""
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype:
         return storage_dtype(self.stored, self.path)
 
     @property
@@ -161,7 +162,7 @@ class NumberFile:
         converted = 0 if self.stored == self.dtype else self.shape[1] * self.dtype.itemsize
         return 2 * self.step(self.shape[1]) * (row + converted)
 
-    def share(self, columns) -> float:
+    def share(self, columns: Any) -> float:
         """The fraction of the file that is read for these columns: all of a file in row order."""
         return len(columns) / self.shape[1] if self.by_columns else 1
 
@@ -177,7 +178,7 @@ class NumberFile:
                 f"{self.path} has become too short: {needed} bytes were mapped, but the file has {size}"
             )
 
-    def blocks(self, columns=None):
+    def blocks(self, columns: Any = None) -> Iterator[np.ndarray]:
         """Yield the blocks of rows in order, of all or some columns, in two alternating buffers."""
         self.check()
         read = self._read_columns if self.by_columns else self._read_rows

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -160,11 +162,11 @@ class ParquetFiles:
         # two blocks, and the batch from which the second is filled
         return 3 * self.step(self.shape[1]) * self.shape[1] * self.dtype.itemsize + self.decoding
 
-    def share(self, columns) -> float:
+    def share(self, columns: Any) -> float:
         """The fraction of the columns that is read."""
         return len(columns) / self.shape[1]
 
-    def blocks(self, columns=None):
+    def blocks(self, columns: Any = None) -> Iterator[np.ndarray]:
         """Yield the blocks of rows in order, of all or some columns, in two alternating buffers."""
         names = list(self.names) if columns is None else [self.names[int(j)] for j in columns]
         step = self.step(len(names))

@@ -6,9 +6,6 @@ Every operation of a design is a sum over rows, or a vector with one entry per r
 
 So far data need a single ability: to run a function on each block of rows. That is :meth:`FarRows.sweep`; the
 rest follows. A sweep over all rows is a *pass*. Passes are the cost of far data, so they are counted.
-
-Columns that were read are kept in memory, as they are stored, as many as the memory allows
-(:class:`ColumnStore`).
 """
 
 from __future__ import annotations
@@ -112,12 +109,12 @@ class FarRows(VirtualMatrix):
     def _far_columns(self, W):
         return ColumnRows(self, W)
 
-    def product(self, coef, intercept=0.0):
+    def product(self, coef: np.ndarray, intercept: Any = 0.0) -> np.ndarray:
         coef = np.asarray(coef, dtype=float)
         out = np.empty((self.shape[0], *coef.shape[1:]))
         return stacked(self.sweep(block_product, arguments=(coef,)), out) + intercept
 
-    def design(self, weights, *, center=False, scale=False):
+    def design(self, weights: np.ndarray, *, center: bool = False, scale: Any = False) -> Any:
         from .design import BlockedDesign
 
         return BlockedDesign(self, weights, center=center, scale=scale)
@@ -146,7 +143,7 @@ class ArrayRows(FarRows):
         self.shape = X.shape
         self.dtype = X.dtype
 
-    def sweep(self, kernel, vectors=(), arguments=()):
+    def sweep(self, kernel: Callable, vectors: Sequence = (), arguments: Sequence = ()) -> Iterator[Any]:
         self.passes += 1
         for start in range(0, self.shape[0], self.block_rows):
             part = slice(start, start + self.block_rows)
@@ -163,14 +160,14 @@ class ColumnRows(FarRows):
         self.dtype = rows.dtype
         self.memory = rows.memory
 
-    def describe(self):
+    def describe(self) -> str:
         return f"{self.W.size} columns of {self.rows.describe()}"
 
-    def sweep(self, kernel, vectors=(), arguments=()):
+    def sweep(self, kernel: Callable, vectors: Sequence = (), arguments: Sequence = ()) -> Iterator[Any]:
         self.passes += 1
         yield from self.rows.sweep(_kernel_on_columns, vectors, (*arguments, kernel, self.W))
 
-    def read_columns(self, W, out):
+    def read_columns(self, W: np.ndarray, out: Any) -> None:
         self.rows.read_columns(self.W[np.asarray(W, dtype=np.intp)], out)
 
 
@@ -184,7 +181,7 @@ class MemoryColumns(FarRows):
         self.shape = (n_rows, len(columns))
         self.dtype = np.dtype(dtype)
 
-    def sweep(self, kernel, vectors=(), arguments=()):
+    def sweep(self, kernel: Callable, vectors: Sequence = (), arguments: Sequence = ()) -> Iterator[Any]:
         self.passes += 1
         n, p = self.shape
         step = max(1, _GATHERED_ELEMENTS // max(p, 1))
@@ -196,7 +193,7 @@ class MemoryColumns(FarRows):
                 place[:] = column[part]
             yield kernel(block.T, *(vector[part] for vector in vectors), *arguments)
 
-    def narrowed(self, W):
+    def narrowed(self, W: np.ndarray) -> Any:
         """These columns, without a copy."""
         return MemoryColumns([self.columns[j] for j in W], self.shape[0], self.dtype)
 

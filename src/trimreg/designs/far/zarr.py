@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -123,7 +125,7 @@ class ZarrArray:
     names: tuple[str, ...] | None = None
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype:
         return storage_dtype(self.stored, self.path)
 
     def step(self, p: int) -> int:
@@ -142,7 +144,7 @@ class ZarrArray:
         decoded = min(block, 10 * self.chunks[0] * self.chunks[1]) * self.stored.itemsize
         return 2 * block * self.dtype.itemsize + decoded
 
-    def share(self, columns) -> float:
+    def share(self, columns: Any) -> float:
         """The fraction of the chunks that contain these columns."""
         across = -(-self.shape[1] // self.chunks[1])
         touched = len(np.unique(np.asarray(columns) // self.chunks[1]))
@@ -157,7 +159,7 @@ class ZarrArray:
             raise FileNotFoundError(f"{self.path}: no Zarr store (any more)") from None
         check_unchanged(self.path, self.before, now or (self.before[0], "too many files now"))
 
-    def blocks(self, columns=None):
+    def blocks(self, columns: Any = None) -> Iterator[np.ndarray]:
         """Yield the blocks of rows in order, of all or some columns; other chunks are not decoded."""
         array = _opened(self.source)
         if (getattr(array, "shape", None), getattr(array, "dtype", None)) != (self.shape, self.stored):

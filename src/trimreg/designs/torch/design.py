@@ -91,7 +91,7 @@ class TorchDesign(ScaledMatrix):
         return kernels.transposed_product(self.X.tensor, self.X.vector(r)).cpu().numpy()
 
     @explain_shortage
-    def columns(self, W):
+    def columns(self, W: np.ndarray) -> np.ndarray:
         taken = _Scaled(self, W)
         out = np.empty((self.shape[0], len(W)))
         for rows, Z in taken.blocks():
@@ -108,7 +108,7 @@ class TorchDesign(ScaledMatrix):
         return total.cpu().numpy() * self.inverse_scale[W]
 
     @explain_shortage
-    def gram(self, rows, d, cols):
+    def gram(self, rows: np.ndarray | None, d: np.ndarray, cols: np.ndarray) -> np.ndarray:
         if rows is None:
             return self._every_gram(d, cols)
         if rows is cols or np.array_equal(rows, cols):
@@ -134,7 +134,7 @@ class TorchDesign(ScaledMatrix):
         return (total * X.vector(self.inverse_scale)[:, None]).cpu().numpy()
 
     @explain_shortage
-    def gram_and_sums(self, W, d):
+    def gram_and_sums(self, W: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         d = self.X.vector(d)
         gram, sums = d.new_zeros((len(W), len(W))), d.new_zeros(len(W))
         for rows, Z in _Scaled(self, W).blocks():
@@ -145,7 +145,7 @@ class TorchDesign(ScaledMatrix):
         return gram.cpu().numpy(), sums.cpu().numpy()
 
     @explain_shortage
-    def combination_moments(self, W, V, positions, d):
+    def combination_moments(self, W: np.ndarray, V: np.ndarray, positions: np.ndarray, d: np.ndarray) -> Any:
         V, d, positions = self.X.vector(V), self.X.vector(d), self.X.index(positions)
         square, product = d.new_zeros(V.shape[1]), d.new_zeros((len(positions), V.shape[1]))
         for rows, Z in _Scaled(self, W).blocks(V.shape[1]):
@@ -156,7 +156,7 @@ class TorchDesign(ScaledMatrix):
         return square.cpu().numpy(), product.cpu().numpy()
 
     @explain_shortage
-    def compressed(self, y, d):
+    def compressed(self, y: np.ndarray, d: np.ndarray) -> Any:
         X, every = self.X, _Scaled(self, np.arange(self.shape[1]))
         weights, target = X.vector(d), X.vector((d * y.T).T)
         gram = weights.new_zeros((self.shape[1], self.shape[1]))
@@ -170,7 +170,7 @@ class TorchDesign(ScaledMatrix):
         return compressed_rows(gram.cpu().numpy(), moment.cpu().numpy(), y, d, source=self)
 
     @explain_shortage
-    def restricted(self, W):
+    def restricted(self, W: np.ndarray) -> Any:
         """``Z_W``: on the device, or in NumPy's memory if it is small."""
         W = np.asarray(W, dtype=np.intp)
         if self.shape[0] * W.size <= _SMALL:

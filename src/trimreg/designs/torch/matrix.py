@@ -83,7 +83,7 @@ class TorchMatrix(VirtualMatrix):
         return self.shape[0] * self.shape[1] * self.tensor.element_size()
 
     @explain_shortage
-    def product(self, coef, intercept=0.0) -> np.ndarray:
+    def product(self, coef: np.ndarray, intercept: Any = 0.0) -> np.ndarray:
         """``X coef + intercept`` in float64; NaN and inf are refused, also in columns without coefficient."""
         coef = np.asarray(coef, dtype=float)
         if self._few(_used(coef)):  # otherwise they show in the product
@@ -92,7 +92,7 @@ class TorchMatrix(VirtualMatrix):
                 refuse_nonfinite(self.tensor, self.index(np.arange(self.shape[1])))
         return self.times(coef) + intercept
 
-    def times(self, u) -> np.ndarray:
+    def times(self, u: np.ndarray) -> np.ndarray:
         """``X u``, from all of X or only from the columns with a coefficient if these are few."""
         used = _used(u)
         if not self._few(used):
@@ -108,7 +108,7 @@ class TorchMatrix(VirtualMatrix):
         """Whether gathering these columns is less work than reading all."""
         return columns.size * _FEW < self.shape[1]
 
-    def design(self, weights, *, center=False, scale=False) -> ScaledMatrix:
+    def design(self, weights: np.ndarray, *, center: bool = False, scale: Any = False) -> ScaledMatrix:
         """The design over X, on its device; a NumPy one without a copy if the tensor is on the CPU."""
         if self.tensor.device.type != "cpu" or self.storage not in ("float64", "float32"):
             from .design import TorchDesign
@@ -122,21 +122,21 @@ class TorchMatrix(VirtualMatrix):
         return DenseDesign(X, weights, center=center, scale=scale)
 
     @property
-    def arithmetic(self):
+    def arithmetic(self) -> Any:
         """The dtype of products on the device."""
         return kernels.arithmetic(self.tensor)
 
-    def vector(self, values):
+    def vector(self, values: Any) -> Any:
         """A NumPy array as a float64 tensor on the device where sums are taken."""
         values = np.ascontiguousarray(values, dtype=float)
         if not values.flags.writeable:
             values = values.copy()  # a tensor that shares its memory could write to it
         return loaded().from_numpy(values).to(kernels.home(self.tensor))
 
-    def index(self, W):
+    def index(self, W: Any) -> Any:
         return loaded().from_numpy(np.array(W, dtype=np.int64)).to(self.tensor.device)
 
-    def taken(self, index, rows=slice(None)):
+    def taken(self, index: Any, rows: slice = slice(None)) -> Any:
         """A copy of some columns and rows in the dtype of the arithmetic."""
         return gathered(self.tensor, index, rows).to(self.arithmetic)
 
