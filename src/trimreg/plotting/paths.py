@@ -28,13 +28,11 @@ def draw_lines(
     style.tidy(ax)
 
 
-def label_lines(
-    ax: Any, ends: np.ndarray, names: Sequence[str], ranks: Sequence[tuple[int, int]], inside: bool = True
-) -> None:
+def label_lines(ax: Any, ends: np.ndarray, names: Sequence[str], ranks: Sequence[tuple[int, int]]) -> None:
     """Name lines at the right end; ``ranks`` are pairs of the rank among the colored lines and the column."""
     labels = [style.plain(names[j]) for _, j in ranks]
     colors = [style.look(rank)["color"] for rank, _ in ranks]
-    style.label_right_ends(ax, ends[[j for _, j in ranks]], labels, colors, inside=inside)
+    style.label_right_ends(ax, ends[[j for _, j in ranks]], labels, colors)
 
 
 def coefficient_path(
@@ -86,7 +84,7 @@ def coefficient_path(
     if np.all(h_values == np.round(h_values)):
         ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel(xlabel)
-    label_lines(ax, coefs[-1], names, list(enumerate(strongest)), inside=False)
+    label_lines(ax, coefs[-1], names, list(enumerate(strongest)))
     return ax
 
 
@@ -131,16 +129,14 @@ def coefficient_path_over_h(
     hs, order = style.sorted_values("hs", hs)
     coefs = style.one_row_per_point("coefs", coefs, len(hs))[order]
     names = style.names_of(names, coefs.shape[1])
-    strongest = _strongest(coefs, names, None)
+    highlight = None
     if chosen is not None:
         at = coefs[index_of("chosen", chosen, hs)]
-        largest = np.argsort(-np.abs(at), kind="stable")[: style.NAMED]
-        strongest = largest[at[largest] != 0] if at.any() else strongest
-    ax = style.new_axes(ax)
-    draw_coefficients(ax, hs, coefs, names, strongest, linear_below)
+        highlight = [j for j in np.argsort(-np.abs(at), kind="stable")[: style.NAMED] if at[j] != 0] or None
+    ax = coefficient_path(
+        hs, coefs, feature_names=names, highlight=highlight, ax=ax, linear_below=linear_below
+    )
     style.fit_axis(ax.xaxis, hs)
-    ax.set_xlabel(H_LABEL)
-    label_lines(ax, coefs[-1], names, list(enumerate(strongest)))
     if chosen is not None:
         ax.axvline(chosen, color="0.3", linewidth=1.0, linestyle=":", zorder=2.5)
         ax.annotate(

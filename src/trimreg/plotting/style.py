@@ -93,15 +93,13 @@ def spread(positions: ArrayLike, gap: float) -> np.ndarray:
     return placed
 
 
-def label_right_ends(
-    ax: Any, values: ArrayLike, labels: Sequence[str], colors: Sequence[str], inside: bool = False
-) -> None:
+def label_right_ends(ax: Any, values: ArrayLike, labels: Sequence[str], colors: Sequence[str]) -> None:
     """Write each label beside its value at the right end of ``ax``, moved apart where they would overlap.
 
-    A thin line joins a label to its value. The limits of ``ax`` have to be final. With ``inside``, labels
-    above or below the axes are moved back. The i-th of n labels from below then lies in
-    ``[i gap, 1 - (n - 1 - i) gap]``. That is one interval for ``u_i = x_i - i gap``, and clipping the u of
-    :func:`spread` solves the isotonic problem with bounds.
+    A thin line joins a label to its value. The limits of ``ax`` have to be final. No label lies above or
+    below the axes: the i-th of n labels from below is in ``[i gap, 1 - (n - 1 - i) gap]``. That is one
+    interval for ``u_i = x_i - i gap``, and clipping the u of :func:`spread` solves the isotonic problem with
+    bounds.
     """
     if not len(labels):
         return
@@ -109,9 +107,8 @@ def label_right_ends(
     on_screen = ax.transData.transform([(right, value) for value in np.asarray(values)])  # for any scale
     fractions = ax.transAxes.inverted().transform(on_screen)[:, 1]
     places = spread(fractions, gap)
-    if inside:
-        steps = gap * np.argsort(np.argsort(places, kind="stable"))
-        places = np.clip(np.minimum(places - steps, 1.0 - (len(places) - 1) * gap), 0.0, None) + steps
+    steps = gap * np.argsort(np.argsort(places, kind="stable"))
+    places = np.clip(np.minimum(places - steps, 1.0 - (len(places) - 1) * gap), 0.0, None) + steps
     for fraction, place, label, color in zip(fractions, places, labels, colors, strict=True):
         ax.annotate(
             label, xy=(1.0, fraction), xytext=(1.045, place), xycoords="axes fraction",
