@@ -257,8 +257,8 @@ def test_graphs(centred):
 def test_graphs_that_need_rows():
     X = np.delete(matrix(), 4, axis=1)
     rows = Untouchable(X, 33)
-    for settings in ({"kind": "spearman"}, {"transform": "npn"}):
-        with pytest.raises(ValueError, match=r"needs X in memory.*use kind='pearson' without a transform"):
+    for settings in ({"kind": "spearman"}, {"scores": "npn"}):
+        with pytest.raises(ValueError, match=r"needs X in memory.*use kind='pearson' with scores=None"):
             TrimmedGraphicalLasso(**settings).fit(rows)
     with pytest.raises(ValueError, match=r"needs X in memory.*choose by criterion='ebic'"):
         TrimmedGraphicalLassoCV().fit(rows)
@@ -266,7 +266,9 @@ def test_graphs_that_need_rows():
     near = TrimmedGraphicalLassoCV(criterion="ebic", hs=[0, 1, 2]).fit(X)
     assert far.h_ == near.h_
     assert far.precision_ == pytest.approx(near.precision_, abs=1e-8)
-    with pytest.raises(ValueError, match="X must have no constant columns, for they have no edges: drop 4"):
+    with pytest.raises(
+        ValueError, match="X must have no constant columns, because they have no edges: drop 4"
+    ):
         TrimmedGraphicalLasso().fit(ArrayRows(matrix(), 33))
 
 
