@@ -57,7 +57,7 @@ def test_the_page_of_a_chosen_model_has_all_parts(chosen, X, y, tmp_path):
         assert text in page
     assert "the_code()" in page
     assert "read_csv" not in page
-    assert "Computed again from the data" in page
+    assert "Recomputed from the data" in page
     assert page.count("data-chart=") == len(charts_in(page)) == 4
 
 
@@ -83,7 +83,7 @@ def test_facts_that_are_not_known_are_left_out(chosen, tmp_path):
 
 def test_a_model_of_nothing_says_so(X, y, tmp_path):
     page = page_of(trimreg.TrimmedLasso(h=0).fit(X, y), tmp_path, X=X, y=y)
-    assert "There are none in the model." in page
+    assert "The model has none." in page
     assert charts_in(page) == []
 
 

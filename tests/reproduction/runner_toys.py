@@ -110,7 +110,7 @@ def expected(tmp_path, count=12):
 
 
 def main():
-    """``runner_toys.py STORE COUNT BACKEND N_JOBS``: run the slow toy, and say so when cells are done."""
+    """``runner_toys.py STORE COUNT BACKEND N_JOBS``: run the toy, and wait after five cells."""
     from trimreg_reproduction.runner import Interrupted, run
     from trimreg_reproduction.store import Store
 
@@ -118,11 +118,19 @@ def main():
 
     def say(ended, total):
         print(ended, flush=True)
+        if ended == 5:
+            time.sleep(600)  # until it is killed or interrupted
 
     with Store(path) as store:
         try:
-            slow = toy(slow_numbers, int(count))
-            run([slow], "full", store, backend=backend, n_jobs=int(n_jobs), on_progress=say)
+            run(
+                [toy(numbers, int(count))],
+                "full",
+                store,
+                backend=backend,
+                n_jobs=int(n_jobs),
+                on_progress=say,
+            )
         except Interrupted as stop:
             print("interrupted", stop.summary.done, flush=True)
             sys.exit(130)

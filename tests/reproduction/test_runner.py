@@ -48,33 +48,33 @@ def start(path, count, n_jobs, backend="joblib"):
 
 def test_kill_and_resume(tmp_path):
     path = tmp_path / "results.sqlite"
-    process = start(path, 60, 2)
+    process = start(path, 30, 2)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)  # the pipe ends with the last worker: none outlives the run for long
     assert process.returncode == -signal.SIGKILL
     with Store(path) as store:
         kept = contents(store)
-        assert 5 <= len(kept) < 60
-        summary = run([toys.toy(toys.numbers, 60)], "full", store, n_jobs=1)
+        assert 5 <= len(kept) < 30
+        summary = run([toys.toy(toys.numbers, 30)], "full", store, n_jobs=1)
         assert summary.skipped == len(kept)
-        assert summary.done == 60 - len(kept)
-        assert contents(store) == expected(tmp_path, 60)
+        assert summary.done == 30 - len(kept)
+        assert contents(store) == expected(tmp_path, 30)
 
 
 def test_interrupt_and_resume(tmp_path):
     """Ctrl-C in a terminal goes to the workers too."""
     path = tmp_path / "results.sqlite"
-    process = start(path, 60, 2)
+    process = start(path, 30, 2)
     os.killpg(process.pid, signal.SIGINT)
     words = process.communicate(timeout=60)[0].split()
     assert process.returncode == 130
     with Store(path) as store:
         kept = contents(store)
         assert words[-2:] == ["interrupted", str(len(kept))]
-        assert 5 <= len(kept) < 60
+        assert 5 <= len(kept) < 30
         assert {line[1] for line in kept} == {"done"}
-        run([toys.toy(toys.numbers, 60)], "full", store, n_jobs=1)
-        assert contents(store) == expected(tmp_path, 60)
+        run([toys.toy(toys.numbers, 30)], "full", store, n_jobs=1)
+        assert contents(store) == expected(tmp_path, 30)
 
 
 def test_interrupt_of_a_single_process(store):
