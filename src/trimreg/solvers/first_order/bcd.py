@@ -48,10 +48,14 @@ Together,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..driver import Step
-from ..problem import feasible, feasible_start
+from ..problem import Problem, feasible, feasible_start
 from .common import StepSize, positive_number, require_trimmed, stationarity_goal
 
 
@@ -69,7 +73,10 @@ def stationarity_constant(alpha: float, L_f: float, L_r: float = 1.0, tau: float
     return max(2.0 * L_f + 4.0 * (alpha * L_r) ** 2 / L_f, 2.0 * alpha / tau)
 
 
-def iterate(problem, theta0, *, tol=1e-6, rng=None, w0=None, eta=None, tau=1.0, record_stationarity=True):
+def iterate(
+    problem: Problem, theta0: np.ndarray | None, *, tol: float = 1e-6, rng: Any = None,
+    w0: ArrayLike | None = None, eta: float | None = None, tau: float = 1.0, record_stationarity: bool = True,
+) -> Iterator[Step]:  # fmt: skip
     r"""Algorithm 1, line for line.
 
     .. math:: w^{k+1} = \mathrm{proj}_{\mathcal S}\bigl[w^k - \tau\, r(\theta^k)\bigr], \qquad

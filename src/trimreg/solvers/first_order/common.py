@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from ..problem import Problem
 _GROWTH = 1.2
 
 
-def positive_number(name: str, value) -> float:
+def positive_number(name: str, value: Any) -> float:
     """``value`` as a float; a ValueError that names the argument unless it is finite and positive."""
     number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
     if not number or not 0 < value < np.inf:
@@ -36,7 +37,7 @@ class StepSize:
               + \tfrac{1}{2\eta}\|\theta^+ - \theta\|^2.
     """
 
-    def __init__(self, problem: Problem, eta: float | None, predictor):
+    def __init__(self, problem: Problem, eta: float | None, predictor: np.ndarray):
         self.problem = problem
         self.halving = False
         if eta is None:

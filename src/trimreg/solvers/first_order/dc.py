@@ -24,16 +24,22 @@ Where fewer than h coefficients are nonzero the subdifferential is large, and th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
 from ..driver import Step
-from ..problem import feasible, feasible_start
+from ..problem import Problem, feasible, feasible_start
 from .common import StepSize, positive_number, require_trimmed, stationarity_goal
 
 TIES = ("plain", "aware")
 
 
-def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, ties="plain"):
+def iterate(
+    problem: Problem, theta0: np.ndarray | None, *, tol: float = 1e-6, rng: Any = None,
+    eta: float | None = None, ties: str = "plain",
+) -> Iterator[Step]:  # fmt: skip
     r"""Algorithm 2 of Khamaru and Wainwright for the trimmed penalty.
 
     Stops at a stationary point, :math:`\sqrt{T} \le tol \cdot \max_j |\nabla_j L(0)|` with the weights of

@@ -17,12 +17,13 @@ restarts if a step points against the last one (O'Donoghue and Candès, 2015).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..driver import Step
-from ..problem import feasible_start
+from ..problem import Problem, feasible_start
 from .common import StepSize, positive_number, stationarity_goal
 
 
@@ -35,7 +36,10 @@ class Iterate(NamedTuple):
     objective: float
 
 
-def iterate(problem, theta0, *, tol=1e-6, rng=None, eta=None, accelerate=False):
+def iterate(
+    problem: Problem, theta0: np.ndarray | None, *, tol: float = 1e-6, rng: Any = None,
+    eta: float | None = None, accelerate: bool = False,
+) -> Iterator[Step]:  # fmt: skip
     r"""Proximal gradient for any penalty of the library; F never increases for ``eta <= 1/L_f``.
 
     Stops when the distance of 0 from the subdifferential of F at theta, with the weights that the
