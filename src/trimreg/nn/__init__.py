@@ -1,7 +1,4 @@
-"""PyTorch networks: train a network to an exact size. See :class:`trimreg.nn.TrimmedGroupL1`.
-
-The names are imported when they are first used.
-"""
+"""PyTorch networks: train a network to an exact size. See :class:`trimreg.nn.TrimmedGroupL1`."""
 
 from __future__ import annotations
 

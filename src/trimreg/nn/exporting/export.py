@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ..penalty.resolve import unwrapped
 from .cost import LayerSize, Report, index_entries, latency, macs, parameters
+from .files import save, to_onnx
 from .flow import Flow
 from .masking import Asked, masked_copy, moved, refuse_unsupported
 from .shrink import Kept, shrink
@@ -38,14 +39,10 @@ class Exported:
 
     def save(self, path: str | PathLike) -> None:
         """Write weights and architecture to one file, without pickle; :func:`trimreg.nn.load` reads it."""
-        from .files import save
-
         save(self.model, path)
 
     def to_onnx(self, path: str | PathLike) -> None:
         """Write the network as ONNX; the first axis of the inputs, the batch, may have any length."""
-        from .files import to_onnx
-
         to_onnx(self.model, self.example, path)
 
     def __str__(self) -> str:

@@ -38,8 +38,7 @@ def trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
             if node.op == "call_function" and getattr(node.target, "__name__", "") == "_assert_is_none":
                 graph.erase_node(node)
         remove_dead_steps(graph, model)  # also the checks that a default was not changed
-        unused = [node for node in graph.nodes if node.op == "placeholder"][len(inputs) :]
-        for node in unused:
+        for node in [node for node in graph.nodes if node.op == "placeholder"][len(inputs) :]:
             if not node.users:
                 graph.erase_node(node)
         _pass_by_position(graph, model)

@@ -9,6 +9,7 @@ group whose means are zero is removed.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -199,10 +200,8 @@ class BayesConv2d(Bayesian, nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         mean = super().forward(x)
-        return self._noisy(mean, x, self._variance_response) if self.training else mean
-
-    def _variance_response(self, squares: Tensor, variance: Tensor) -> Tensor:
-        return self._conv_forward(squares, variance, None)
+        convolved = functools.partial(self._conv_forward, bias=None)
+        return self._noisy(mean, x, convolved) if self.training else mean
 
     def plain(self) -> nn.Conv2d:
         """A plain layer with copies of the posterior means."""

@@ -53,8 +53,8 @@ class Gated:
     weight: Tensor
     bias: Tensor | None
     training: bool
-    _group_entries: Any
-    _group_squares: Any
+    _group_entries: Any  # the number of entries of each group
+    _group_squares: Any  # and the squared norms of the groups
 
     def _start_gates(self, count: int, droprate: float) -> None:
         if not 0 < droprate < 1:

@@ -28,10 +28,7 @@ _ATTACHED: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 class Handle:
-    """Result of :meth:`trimreg.nn.TrimmedGroupL1.attach`: ``remove()`` detaches the penalty.
-
-    It is also a context manager that detaches at the end of the block.
-    """
+    """Detaches a penalty from its optimizer by ``remove()``, or at the end of a ``with`` block."""
 
     def __init__(self, penalty: TrimmedGroupL1, handles: list):
         self._penalty, self._handles = weakref.ref(penalty), handles
@@ -146,16 +143,11 @@ class Step:
         single = all(rate is first for rate in rates)
         if single and (isinstance(first, Tensor) or self.graph is None):
             return first
-        if any(isinstance(rate, Tensor) for rate in rates):
-            device = pack.rate.device
-            self.filled.pop(pack, None)
+        tensors, device = any(isinstance(rate, Tensor) for rate in rates), pack.rate.device
+        if tensors or self.filled.get(pack) != (rates, device):  # numbers are copied only after a change
             for rows, rate in zip(pack.places.values(), rates, strict=True):
                 pack.rate[rows] = rate.to(device, non_blocking=True) if isinstance(rate, Tensor) else rate
-        elif self.filled.get(pack) != (rates, pack.rate.device):
-            # Copied to the device only after a schedule has changed them.
-            for rows, rate in zip(pack.places.values(), rates, strict=True):
-                pack.rate[rows] = rate
-            self.filled[pack] = (rates, pack.rate.device)
+            self.filled[pack] = None if tensors else (rates, device)
         return pack.rate
 
     def addresses(self, rates: list) -> list[int]:

@@ -29,24 +29,13 @@ NEWTON_STEPS = 8  # 6 give all digits of float64 where d spreads over e^(4 N(0, 
 
 
 def diagonal_prox_factors(
-    entries: list[Tensor],
-    metric: list[Tensor],
-    axes: list[list[int]],
-    t: Tensor,
-    spread: Callable[[int, Tensor], Tensor],
+    entries: list[Tensor], metric: list[Tensor], axes: list[list[int]], t: Tensor, spread: Callable
 ) -> tuple[list[Tensor], Tensor]:
     r"""Factors of the entries in the proximal step, :math:`n/(n + e_i)`, and the mask of nonzero groups.
 
-    Parameters
-    ----------
-    entries, metric : list of Tensor
-        z and d of each slab.
-    axes : list of list of int
-        The axes of each slab inside a group.
-    t : Tensor
-        Threshold of each group; 0 leaves it as it is, infinity sets it to zero.
-    spread : callable
-        ``spread(k, x)`` reshapes a tensor like ``t`` to broadcast against slab k.
+    ``entries`` and ``metric`` are z and d of each slab, ``axes`` the axes of each slab inside a group. The
+    threshold t has one entry per group; 0 leaves the group as it is, infinity sets it to zero. ``spread(k,
+    x)`` reshapes a tensor like t to broadcast against slab k.
     """
     tiny = torch.finfo(t.dtype).tiny
     finite = torch.where(torch.isinf(t), 0.0, t)

@@ -46,16 +46,9 @@ class Pack(nn.Module):
     penalty saves them by layer.
     """
 
-    def __init__(
-        self,
-        layers: dict[str, LayerGroups],
-        keep: dict,
-        alpha: dict,
-        device: torch.device,
-        dtype: torch.dtype,
-    ):
+    def __init__(self, layers: dict, keep: dict, alpha: dict, device: torch.device, dtype: torch.dtype):
         super().__init__()
-        self.layers = dict(layers)
+        self.layers: dict[str, LayerGroups] = dict(layers)
         self.places, row = {}, 0
         for name, layer in layers.items():
             more = math.prod(layer.replicas)

@@ -107,15 +107,9 @@ def matched(
 def _match_glob(key, value, layers, what, takes, by_glob):
     if not any(mark in key for mark in "*?["):
         raise ValueError(f"{what} names {key!r}, which is not a layer of the model; {_nearest(key, layers)}")
-    hits = [
-        name
-        for name, module in layers.items()
-        # The output projection of attention belongs to its heads; it is not a layer of its own.
-        if name
-        and name_matches(name, key)
-        and takes(module)
-        and not isinstance(module, NonDynamicallyQuantizableLinear)
-    ]
+    # The output projection of attention belongs to its heads; it is not a layer of its own.
+    able = [n for n, m in layers.items() if takes(m) and not isinstance(m, NonDynamicallyQuantizableLinear)]
+    hits = [name for name in able if name and name_matches(name, key)]
     if not hits:
         raise ValueError(f"{what}: {key!r} matches no layer with groups; {_nearest(key, layers)}")
     for name in hits:

@@ -144,7 +144,4 @@ def scored(layer: LayerGroups, rank_by: str) -> LayerGroups:
     # steps. "activity" starts at 1 for all inputs, so that the norm decides until inputs were seen.
     start = 0.0 if rank_by == "taylor" else 1.0
     score = torch.full((*layer.replicas, layer.count), start, dtype=dtype, device=like.device)
-    return ScoredGroups(
-        layer.name, layer.module, layer.kind, layer.count, layer.slabs, layer.replicas, rank_by=rank_by,
-        score=Running(score),
-    )  # fmt: skip
+    return ScoredGroups(**vars(layer), rank_by=rank_by, score=Running(score))

@@ -237,12 +237,8 @@ class TrimmedGroupL1(nn.Module):
 
     def h(self) -> dict[str, Tensor]:
         """The number of free groups of each layer at this step, of shape ``(*replicas,)``."""
-        rows = {
-            name: (layer, updates.free_groups(self, pack)[pack.places[name], 0])
-            for pack in self.packs
-            for name, layer in pack.layers.items()
-        }
-        return {name: rows[name][1].reshape(rows[name][0].replicas).to(torch.int64) for name in self.layers}
+        tables = ((pack, updates.free_groups(self, pack).expand(pack.norms.shape)) for pack in self.packs)
+        return {name: h[..., 0].to(torch.int64) for name, h in self._by_layer(tables).items()}
 
     def _by_layer(self, tables: Iterable[tuple[Pack, Tensor]]) -> dict[str, Tensor]:
         """The rows of the packs' tables by layer, in the order of the layers."""
@@ -250,10 +246,8 @@ class TrimmedGroupL1(nn.Module):
         return {name: found[name].clone() for name in self.layers}
 
     def extra_repr(self) -> str:
-        sizes = ", ".join(
-            f"{name}: {self.keep[name]} of {layer.count}" for name, layer in self.layers.items()
-        )
-        return f"{sizes}; mode={self.mode!r}"
+        sizes = [f"{name}: {self.keep[name]} of {layer.count}" for name, layer in self.layers.items()]
+        return f"{', '.join(sizes)}; mode={self.mode!r}"
 
     # -- actions --------------------------------------------------------------------------------------------
 

@@ -14,14 +14,11 @@ import torch
 from torch import Tensor, distributed
 
 from . import rules
-from .groups import LayerGroups
 from .packs import Pack
 from .schedules import within
 
 if TYPE_CHECKING:
     from .trimmed_group_l1 import TrimmedGroupL1
-
-MetricStep = Callable[[LayerGroups, Tensor], Tensor]  # of a layer, given the threshold of each group
 
 
 def free_groups(penalty: TrimmedGroupL1, pack: Pack) -> Tensor:
@@ -62,7 +59,7 @@ def moved_weights(penalty: TrimmedGroupL1, pack: Pack, w: Tensor, r: Tensor) -> 
 
 
 def exact_update(
-    penalty: TrimmedGroupL1, pack: Pack, rate, frozen: Tensor, skip: Tensor | None, metric_step: MetricStep
+    penalty: TrimmedGroupL1, pack: Pack, rate, frozen: Tensor, skip: Tensor | None, metric_step: Callable
 ) -> None:
     """Leave the h largest groups alone and take the proximal step on the others."""
     r = pack.measure()
@@ -87,7 +84,7 @@ def exact_update(
 
 
 def weighted_update(
-    penalty: TrimmedGroupL1, pack: Pack, rate, frozen: Tensor, skip: Tensor | None, metric_step: MetricStep
+    penalty: TrimmedGroupL1, pack: Pack, rate, frozen: Tensor, skip: Tensor | None, metric_step: Callable
 ) -> None:
     """Take the proximal step with the weights w (mode "bcd" only), then the step of w."""
     w, factor = pack.weights, pack.factor
