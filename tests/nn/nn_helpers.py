@@ -4,6 +4,7 @@ import copy
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from trimreg.nn import TrimmedGroupL1, export
 from trimreg.nn.exporting.tracing import relative_difference
@@ -20,6 +21,24 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.steps(self, x)
+
+
+class Reader(nn.Module):
+    """An embedding, attention and a residual block over tokens."""
+
+    def __init__(self, heads=4, batch_first=True, **options):
+        super().__init__()
+        self.table = nn.Embedding(11, 12)
+        self.attention = nn.MultiheadAttention(12, heads, batch_first=batch_first, **options)
+        self.norm = nn.LayerNorm(12)
+        self.up, self.down = nn.Linear(12, 24), nn.Linear(24, 12)
+        self.head = nn.Linear(12, 3)
+
+    def forward(self, tokens):
+        x = self.table(tokens)
+        x = self.norm(x + self.attention(x, x, x, need_weights=False)[0])
+        x = x + self.down(F.gelu(self.up(x)))
+        return self.head(x[:, 0])
 
 
 def physical(small):

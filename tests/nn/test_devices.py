@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from nn_helpers import Net, physical
+from nn_helpers import Net, Reader, physical
 from torch import nn
 from torch.nn import functional as F
 
@@ -38,18 +38,6 @@ def residual():
         forward, stem=nn.Conv2d(1, 8, 3, padding=1), norm1=nn.BatchNorm2d(8), norm2=nn.BatchNorm2d(8),
         inner=nn.Conv2d(8, 8, 3, padding=1), head=nn.Linear(8, 3),
     )  # fmt: skip
-
-
-class Reader(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.table, self.attention = nn.Embedding(9, 8), nn.MultiheadAttention(8, 4, batch_first=True)
-        self.norm, self.fc, self.head = nn.LayerNorm(8), nn.Linear(8, 12), nn.Linear(12, 3)
-
-    def forward(self, tokens):
-        x = self.table(tokens)
-        x = self.norm(x + self.attention(x, x, x, need_weights=False)[0])
-        return self.head(F.gelu(self.fc(x.mean(1))))
 
 
 CASES = {

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from nn_helpers import exported, physical
+from nn_helpers import Reader, exported, physical
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import prune
@@ -249,22 +249,6 @@ def test_a_norm_without_statistics_holds_its_channels():
 
 
 # -- embeddings and attention -----------------------------------------------------------------------------
-
-
-class Reader(nn.Module):
-    def __init__(self, heads=4, batch_first=True, **options):
-        super().__init__()
-        self.table = nn.Embedding(11, 12)
-        self.attention = nn.MultiheadAttention(12, heads, batch_first=batch_first, **options)
-        self.norm = nn.LayerNorm(12)
-        self.up, self.down = nn.Linear(12, 24), nn.Linear(24, 12)
-        self.head = nn.Linear(12, 3)
-
-    def forward(self, tokens):
-        x = self.table(tokens)
-        x = self.norm(x + self.attention(x, x, x, need_weights=False)[0])
-        x = x + self.down(F.gelu(self.up(x)))
-        return self.head(x[:, 0])
 
 
 def test_rows_of_an_embedding_and_heads_of_attention():

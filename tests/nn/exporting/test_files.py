@@ -96,46 +96,23 @@ def test_attention_and_embeddings_come_back(tmp_path):
     assert torch.equal(got["all"][0], want["all"][0])
 
 
-@pytest.mark.parametrize(
-    "layer",
-    [
-        nn.Conv2d(3, 4, 3, (2, 1), 1, 2, padding_mode="circular", bias=False),
-        nn.Conv2d(3, 6, 3, padding="same", groups=3),
-        nn.BatchNorm2d(3, eps=0.1, affine=False),
-        nn.GroupNorm(3, 3),
-        nn.InstanceNorm2d(3),
-        nn.LayerNorm((6, 6)),
-        nn.MaxPool2d(3, 2, 1, ceil_mode=True),
-        nn.AvgPool2d(2, 1, count_include_pad=False),
-        nn.AdaptiveAvgPool2d((None, 2)),
-        nn.Hardtanh(-2, 0.5),
-        nn.ELU(0.3),
-        nn.GELU("tanh"),
-        nn.Threshold(0.1, 5.0),
-        nn.Softplus(2, 3),
-        nn.PReLU(3),
-        nn.LeakyReLU(0.3, inplace=True),
-        nn.Softmax(1),
-        nn.Dropout(0.1),
-        nn.Flatten(2),
-        nn.Identity(),
-        nn.ConvTranspose2d(3, 4, 3, 2, 1, output_padding=1, bias=False),
-        nn.ConvTranspose2d(3, 6, 3, groups=3, dilation=2),
-        nn.RMSNorm((6, 6), eps=0.1),
-        nn.RMSNorm(6, elementwise_affine=False),
-        nn.Upsample(4),
-        nn.Upsample(scale_factor=(2, 1.5), mode="bilinear", align_corners=True),
-        nn.Upsample(scale_factor=2, mode="nearest-exact"),
-        nn.UpsamplingNearest2d(scale_factor=2),
-        nn.ZeroPad2d((1, 2, 0, 3)),
-        nn.ConstantPad2d(1, 0.5),
-        nn.ReflectionPad2d(2),
-        nn.PixelUnshuffle(2),
-        nn.GLU(3),
-        nn.Unflatten(3, (2, 3)),
-    ],
-    ids=lambda layer: type(layer).__name__,
-)
+LAYERS = [
+    nn.Conv2d(3, 4, 3, (2, 1), 1, 2, padding_mode="circular", bias=False),
+    nn.Conv2d(3, 6, 3, padding="same", groups=3), nn.ConvTranspose2d(3, 6, 3, groups=3, dilation=2),
+    nn.ConvTranspose2d(3, 4, 3, 2, 1, output_padding=1, bias=False), nn.BatchNorm2d(3, eps=0.1, affine=False),
+    nn.GroupNorm(3, 3), nn.InstanceNorm2d(3), nn.LayerNorm((6, 6)), nn.RMSNorm((6, 6), eps=0.1),
+    nn.RMSNorm(6, elementwise_affine=False), nn.MaxPool2d(3, 2, 1, ceil_mode=True),
+    nn.AvgPool2d(2, 1, count_include_pad=False), nn.AdaptiveAvgPool2d((None, 2)), nn.Hardtanh(-2, 0.5),
+    nn.ELU(0.3), nn.GELU("tanh"), nn.Threshold(0.1, 5.0), nn.Softplus(2, 3), nn.PReLU(3),
+    nn.LeakyReLU(0.3, inplace=True), nn.Softmax(1), nn.Dropout(0.1), nn.Flatten(2), nn.Identity(),
+    nn.Upsample(4), nn.Upsample(scale_factor=(2, 1.5), mode="bilinear", align_corners=True),
+    nn.Upsample(scale_factor=2, mode="nearest-exact"), nn.UpsamplingNearest2d(scale_factor=2),
+    nn.ZeroPad2d((1, 2, 0, 3)), nn.ConstantPad2d(1, 0.5), nn.ReflectionPad2d(2), nn.PixelUnshuffle(2),
+    nn.GLU(3), nn.Unflatten(3, (2, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
 def test_layers_come_back_with_their_arguments(layer):
     traced = fx.symbolic_trace(nn.Sequential(layer).eval())
     config = json.loads(json.dumps(describe(traced), allow_nan=False))

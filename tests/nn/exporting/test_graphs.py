@@ -310,19 +310,6 @@ def test_several_outputs_and_a_frozen_layer():
     assert torch.equal(got["b"][0], want["b"][0])
 
 
-def test_optional_inputs_are_built_in():
-    class Optional(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = nn.Linear(4, 6), nn.Linear(6, 2)
-
-        def forward(self, x, mask=None, scale=2.0):
-            x = torch.relu(self.a(x)) * scale
-            return self.b(x if mask is None else x * mask)
-
-    assert physical(exported(Optional(), {"b": 2}, torch.randn(3, 4))) == {"b": 2}
-
-
 # -- what is not known ------------------------------------------------------------------------------------
 
 

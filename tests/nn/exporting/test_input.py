@@ -137,6 +137,8 @@ def test_relative_difference_of_nested_outputs():
     assert relative_difference(torch.ones(2), nan) == float("inf")
     assert relative_difference(torch.zeros(2), torch.tensor([0.0, 0.5])) == 0.5
     assert relative_difference(torch.ones(2), torch.ones(1)) == float("inf")
+    one = torch.ones(2, requires_grad=True)
+    assert relative_difference(one, one * 1.5) == 0.5
 
 
 @pytest.mark.parametrize("example", ["x", 3.0, (), ("x", None)])
