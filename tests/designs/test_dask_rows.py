@@ -207,16 +207,16 @@ class Deadly(DaskRows):
         yield from results
 
 
-@pytest.mark.parametrize(("persist", "how_many"), [(True, 1), (False, 2)])
-def test_a_worker_killed_in_mid_fit(client, monkeypatch, persist, how_many):
+def test_all_workers_killed_in_mid_fit(client, monkeypatch):
+    """Their chunks are lost with them; tasks that are sent again without chunks: tests of dask_tasks."""
     monkeypatch.setattr(daskrows, "_TREE", 2)  # several results a pass, so that there is a middle
     X, _ = data()
     kind, y = TARGETS["quadratic"]
-    calm = DaskRows(in_chunks(X, 30), chunk_bytes=1, persist=persist)
+    calm = DaskRows(in_chunks(X, 30), chunk_bytes=1, persist=True)
     expected = fitted(kind, calm, y, "exact")
-    rows = Deadly(in_chunks(X, 30), chunk_bytes=1, persist=persist).kill(client, 3, how_many)
+    rows = Deadly(in_chunks(X, 30), chunk_bytes=1, persist=True).kill(client, 3, 2)
     got = fitted(kind, rows, y, "exact")
-    assert rows.killed == how_many
+    assert rows.killed == 2
     assert got.coef_.tobytes() == expected.coef_.tobytes()
     assert got.stationarity_ == expected.stationarity_
     assert rows.passes == calm.passes
