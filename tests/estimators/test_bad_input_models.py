@@ -92,7 +92,7 @@ def test_parameters(case, parameters, match):
         ([[0, 1, 2, 3, 4, 5, 6, 7, 8], []], "groups must not be empty; group 1 is"),
         ([[0, 1, 2, 3], [4, 5, 6, 7, 9]], "groups must hold feature indices from 0 to 8; got 9"),
         ([[0, 1, 2, 3], [4, 5, 6, 7, 8.0]], "groups must hold feature indices from 0 to 8; got 8.0"),
-        ([[0, 1], 2, 3, 4, 5, 6, 7, 8, 9], "groups must hold .* some of each"),
+        ([[0, 1], 2, 3, 4, 5, 6, 7, 8, 9], "groups must hold .* both labels and lists"),
     ],
 )
 def test_groups(case, groups, match):
