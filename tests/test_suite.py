@@ -4,7 +4,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trimreg import OnDisk, TrimmedGraphicalLasso, TrimmedLasso, TrimmedLassoCV
+from trimreg.estimators import validation
 
 HERE = Path(__file__).parent
 
@@ -49,3 +56,66 @@ def test_products_of_parameters_are_thinned_out_so_that_all_pairs_stay(tmp_path)
         assert len({(case[first], case[second]) for case in found}) == pairs
     everything = run_suite(tmp_path, text, "-s", "--every-combination").stdout
     assert len(re.findall("ran", everything)) == 60
+
+
+# -- how much of the library a fit goes through -------------------------------------------------------------
+
+
+def calls_during(run, prefix="trimreg.") -> Counter:
+    """How often each function of ours is called while ``run()`` runs, by module and name."""
+    seen: Counter = Counter()
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_globals.get("__name__", "").startswith(prefix):
+            seen[frame.f_globals["__name__"], frame.f_code.co_name] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return seen
+
+
+def modules_crossed(run) -> list[str]:
+    """The modules of ours in which a function runs during ``run()``."""
+    return sorted({module for module, _ in calls_during(run)})
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 60))
+    return X, X[:, :5].sum(axis=1) + rng.standard_normal(200)
+
+
+@pytest.fixture(scope="module")
+def file(data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("crossed") / "X.npy"
+    np.save(path, data[0])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("fit", "at_most"),
+    [
+        (lambda X, y, file: TrimmedLasso(h=5).fit(X, y), 20),
+        (lambda X, y, file: TrimmedLasso(h=5, alpha=0.1).fit(X, y), 20),
+        (lambda X, y, file: TrimmedLassoCV(hs=[0, 2, 5, 8]).fit(X, y), 26),
+        (lambda X, y, file: TrimmedGraphicalLasso(h=10).fit(X[:, :15]), 16),
+        (lambda X, y, file: TrimmedLasso(h=5).fit(OnDisk(file), y), 24),
+        (lambda X, y, file: TrimmedLasso(h=5).fit(OnDisk(file), y, sample_weight=(np.arange(200) < 50)), 24),
+    ],
+    ids=["exact", "soft", "cross-validation", "graph", "file", "file with few samples"],
+)
+def test_a_fit_goes_through_few_modules(fit, at_most, data, file):
+    fit(*data, file)  # imports and compiles
+    crossed = modules_crossed(lambda: fit(*data, file))
+    assert len(crossed) <= at_most, "\n".join(crossed)
+
+
+def test_cross_validation_checks_its_data_once(data):
+    model = TrimmedLassoCV(hs=[0, 2, 5, 8])
+    calls = calls_during(lambda: model.fit(*data))
+    assert calls[validation.__name__, "check_matrix"] == 1
