@@ -49,7 +49,7 @@ def draw_h(page):
 
 
 def draw_surface(page):
-    """The error over h and alpha; that of the empty model would take all the colours."""
+    """The error over h and alpha; that of the empty model would take all the colors."""
     figure = Figure(figsize=(7.0, 4.4), layout="constrained")
     model = page["surface"]
     mean, error = errors(model)

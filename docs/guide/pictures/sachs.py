@@ -24,7 +24,7 @@ SIZES = (1, 2, 3, 5, 7, 10, 12, 15, 18, 21, 25, 30)
 
 
 def draw_curves(graphs, truth):
-    """Precision over recall, a line a method; marks are filled at the number of known edges."""
+    """Precision over recall, one line per method; marks are filled at the number of known edges."""
     sizes, precision, recall = {}, {}, {}
     for name, by_size in reversed(graphs.items()):  # the trimmed fits on top
         chosen = {int(by_size[k].sum()): by_size[k] for k in SIZES}

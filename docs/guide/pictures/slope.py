@@ -42,7 +42,7 @@ def draw_prox(ax):
         ax.plot(z, taken, color=color, marker=marker, markersize=3.5, linewidth=width, label=name)
     ax.set_xlabel("size before the penalty")
     ax.set_ylabel("taken away by the prox")
-    ax.set_title("Pessimist and optimist: who pays", fontsize=10, loc="left")
+    ax.set_title("Pessimist and optimist: which coefficients pay", fontsize=10, loc="left")
     ax.legend(frameon=False, fontsize=9)
 
 
