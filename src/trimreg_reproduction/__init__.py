@@ -10,7 +10,8 @@ The package uses the public names of ``trimreg`` and of its subpackages. It need
   ``trimreg.selection.progress`` (progress bars), ``trimreg.plotting.style`` (the look of figures);
 - ``trimreg.solvers`` kernels for millions of small problems: ``lapack``, ``mm.kernels``,
   ``first_order.arrays``, ``first_order.batch``, and the constant of Theorem 3 in ``first_order.bcd``;
-- ``trimreg.penalties.simplex``, ``trimreg.diagnostics.conditions`` and ``trimreg.graphs.solver.kernels``;
+- ``trimreg.penalties.simplex``, ``trimreg.losses.base``, ``trimreg.diagnostics.conditions`` and
+  ``trimreg.graphs.mm.kernels``;
 - ``trimreg.nn.penalty.rules``, ``trimreg.nn.layers.bayes``, ``trimreg.nn.layers.gates`` and
   ``trimreg.nn.layers.common``, for layers of many networks at once.
 """
