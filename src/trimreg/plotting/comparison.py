@@ -12,12 +12,9 @@ from .style import DASHES, MARKERS, PALETTE, SMALL, legend_above, names_of, new_
 
 
 def coefficients(
-    table: Mapping[str, ArrayLike],
-    *,
-    feature_names: Iterable | None = None,
-    ax: Any = None,
+    table: Mapping[str, ArrayLike], *, feature_names: Iterable | None = None, ax: Any = None,
     max_features: int = 20,
-) -> Any:
+) -> Any:  # fmt: skip
     """Draw the coefficients of several methods, one row per feature and one mark per method.
 
     A feature is shown if any method keeps it, the largest coefficients first. A coefficient of zero has no
@@ -62,27 +59,17 @@ def coefficients(
     ax = new_axes(ax, size=(6.0, 1.4 + 0.3 * max(len(shown), 3)))
     rows = np.arange(len(shown))
     ax.axvline(0.0, color="0.4", linewidth=0.8, zorder=1)
-    ax.hlines(
-        rows[:-1] + 0.5, 0, 1, color="0.93", linewidth=0.8, zorder=0, transform=ax.get_yaxis_transform()
-    )
+    across = ax.get_yaxis_transform()
+    ax.hlines(rows[:-1] + 0.5, 0, 1, color="0.93", linewidth=0.8, zorder=0, transform=across)
     # The marks of one feature lie above each other, so that equal coefficients do not hide one another.
     shift = np.linspace(-0.24, 0.24, len(methods)) if len(methods) > 1 else [0.0]
     for rank, (method, coef) in enumerate(methods.items()):
-        coef = coef[shown]
+        present = coef[shown] != 0
+        at, coef = rows[present] + shift[rank], coef[shown][present]
         color, marker = PALETTE[rank % len(PALETTE)], MARKERS[rank % len(MARKERS)]
-        present = coef != 0
-        at = rows[present] + shift[rank]
-        ax.hlines(at, 0.0, coef[present], color=color, linewidth=1.3, zorder=2)
-        ax.plot(
-            coef[present],
-            at,
-            marker=marker,
-            markersize=5,
-            color=color,
-            linestyle="none",
-            label=method,
-            zorder=3,
-        )
+        ax.hlines(at, 0.0, coef, color=color, linewidth=1.3, zorder=2)
+        look = {"marker": marker, "markersize": 5, "linestyle": "none"}
+        ax.plot(coef, at, **look, color=color, label=method, zorder=3)
     ax.set_yticks(rows, [plain(names[j]) for j in shown])
     ax.set_ylim(max(len(shown), 1) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)

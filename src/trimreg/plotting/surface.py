@@ -65,10 +65,8 @@ def score_surface(
         std = _grid_of("std", std, len(hs), len(alphas))[by_h][:, rank]
         if np.any(std < 0):
             raise ValueError("std must not be negative")
-    marks = {}
-    for name, point in {"chosen": chosen, "one_se": one_se}.items():
-        if point is not None:
-            marks[name] = _place(name, point, hs, alphas)
+    given = {name: point for name, point in (("chosen", chosen), ("one_se", one_se)) if point is not None}
+    marks = {name: _place(name, point, hs, alphas) for name, point in given.items()}
     ax = style.new_axes(ax)
     named = f"{label} ({'higher' if greater_is_better else 'lower'} is better)"
     if len(alphas) == 1:
@@ -146,11 +144,8 @@ def _alpha_ticks(ax, alphas):
     """Powers of ten if there are at least three, else those of the values whose labels fit."""
     exponents = np.arange(np.ceil(np.log10(alphas[0]) - 1e-9), np.floor(np.log10(alphas[-1]) + 1e-9) + 1)
     wanted = 10.0**exponents if exponents.size >= 3 else alphas
-    return wanted[
-        style.thinned(
-            np.log(wanted), np.full(wanted.size, 1.6 * style.SMALL), style.length_in_points(ax, "y")
-        )
-    ]
+    heights = np.full(wanted.size, 1.6 * style.SMALL)
+    return wanted[style.thinned(np.log(wanted), heights, style.length_in_points(ax, "y"))]
 
 
 def _edges(values, forward, back):
@@ -201,9 +196,8 @@ def _grid_of(name, values, k, m):
     if m == 1 and values.shape == (k,):
         values = values[:, None]
     if values.shape != (k, m):
-        raise ValueError(
-            f"{name} must have one row per h and one column per alpha, {k, m}; got {values.shape}"
-        )
+        expected = f"one row per h and one column per alpha, {k, m}"
+        raise ValueError(f"{name} must have {expected}; got {values.shape}")
     return values
 
 

@@ -129,16 +129,6 @@ def heat_json(
     """A heat map of ``values``, one row per entry of ``y``; ``chosen`` is the pair (x, y) to mark.
 
     Colors end at the 10th and the 90th percentile; otherwise one null model would use up the whole scale.
-
-    Examples
-    --------
-    >>> from trimreg.reports.charts import heat_json
-    >>> drawn = heat_json(
-    ...     "Score", ["exact", 0.1], [1, 2], [[0.2, 0.3], [0.5, float("nan")]], x_label="alpha", y_label="h",
-    ...     value_label="R2", chosen=("exact", 2),
-    ... )
-    >>> drawn["data"][0]["z"], drawn["data"][1]["x"]
-    ([[0.2, 0.3], [0.5, None]], ['exact'])
     """
     x, y = ([_category(value) for value in axis] for axis in (x, y))
     rows = [_numbers(row) for row in values]
@@ -165,13 +155,6 @@ def bar_json(title: str, names: Sequence[str], values: Iterable, *, x_label: str
     """Horizontal bars, the first at the top, each with its name beside it.
 
     Two bars may have the same name, so the axis counts them and the names are its labels.
-
-    Examples
-    --------
-    >>> from trimreg.reports.charts import bar_json
-    >>> drawn = bar_json("Sizes", ["<b>", "age"], [2.0, -1.0], x_label="coefficient")
-    >>> drawn["layout"]["yaxis"]["ticktext"], drawn["data"][0]["y"]
-    (['&lt;b&gt;', 'age'], [0, 1])
     """
     places, labels = list(range(len(names))), [_shown(_short(name, 24)) for name in names]
     values = _numbers(values)

@@ -105,32 +105,10 @@ def check_arguments(h: int, seed: int) -> None:
 
 
 def run(h: int = 10, seed: int = 0, progress: Callable[[str], None] | None = None) -> Demo:
-    """Fit, choose, check and time.
+    """Fit, choose, check and time, with at most h variables in the trimmed lasso.
 
-    Parameters
-    ----------
-    h : int
-        The number of variables that the trimmed lasso may keep.
-    seed : int
-        Seed of the split into training and test set, and into folds.
-    progress : callable, optional
-        Called with each of :data:`STAGES` before it begins.
-
-    Returns
-    -------
-    Demo
-
-    Raises
-    ------
-    BadInput
-        If h or the seed is out of range.
-
-    Examples
-    --------
-    >>> from trimreg.reports.demo import run
-    >>> found = run(h=5)
-    >>> found.fits[0].n_kept, found.fits[0].swap_optimal
-    (5, True)
+    ``seed`` determines the split into training and test set and into folds. ``progress`` is called with each
+    of :data:`STAGES` before it begins. :class:`BadInput` is raised if h or the seed is out of range.
     """
     stages = iter(STAGES)
 

@@ -47,17 +47,8 @@ def write_pictures(
 ) -> list[Path]:
     """Draw everything into ``directory``; returns the files written.
 
-    Parameters
-    ----------
-    demo : Demo
-    directory : path-like
-    copy_summary_to : path-like, optional
-        A second place for ``demo.png``.
-
-    Returns
-    -------
-    list of pathlib.Path
-        ``path.png``, ``coefficients.png``, ``convergence.png`` and ``demo.png``, the first two side by side.
+    They are ``path.png``, ``coefficients.png``, ``convergence.png``, and ``demo.png`` with the first two side
+    by side, of which ``copy_summary_to`` is a second place.
     """
     drawings = {
         "path.png": _panels(demo, (7.2, 4.6), _draw_path),

@@ -18,21 +18,11 @@ _ALPHAS = 6  # alphas up to which each has a line of scores
 
 
 def write_model_report(
-    model: Any,
-    out: str | Path,
-    *,
-    X: Any = None,
-    y: Any = None,
-    target: str | None = None,
-    data: str | None = None,
-    path: Any = None,
-    scores: Mapping | None = None,
-    notes: Sequence[str] = (),
-    load: str | None = None,
-    saved: tuple[str, str] | None = None,
-    command: str | None = None,
+    model: Any, out: str | Path, *, X: Any = None, y: Any = None, target: str | None = None,
+    data: str | None = None, path: Any = None, scores: Mapping | None = None, notes: Sequence[str] = (),
+    load: str | None = None, saved: tuple[str, str] | None = None, command: str | None = None,
     title: str | None = None,
-) -> Path:
+) -> Path:  # fmt: skip
     """Write the page of a fitted estimator of this library.
 
     Parameters
@@ -85,48 +75,34 @@ def write_model_report(
     name = type(model).__name__
     if title is None:
         title = f"{name} of {target}" if target else name
-    groups = {
-        "choice": score_charts(model),
-        "coefficients": _coefficient_charts(summary),
-        "path": path_charts(model, path),
-    }
-    charts = [chart for group in groups.values() for chart in group]
-    places, start = {}, 0
+    groups = {"choice": score_charts(model), "coefficients": _coefficient_charts(summary)}
+    groups["path"] = path_charts(model, path)
+    charts: list[dict] = []
+    places = {}
     for key, group in groups.items():
-        places[key] = list(range(start, start + len(group)))
-        start += len(group)
+        places[key] = list(range(len(charts), len(charts) + len(group)))
+        charts += group
     rows = [
         {"name": row} | {header: values[k] for header, values in summary["columns"].items()}
         for k, row in enumerate(summary["names"])
     ]
-    about = {"data": data, "target": target}
+    about = {"data": data, "target": target} | summary["facts"]
+    # NaN stands for a certificate that was not computed.
+    about = {key: value for key, value in about.items() if value is not None and value == value}
+    is_graph = hasattr(model, "certificate")
     return pages.write_page(
-        out,
-        "model.html",
-        title=title,
-        charts=charts,
-        places=places,
-        estimator=name,
-        rows_are="Edges" if hasattr(model, "certificate") else "Coefficients",
-        about={key: value for key, value in (about | summary["facts"]).items() if _is_known(value)},
-        scores=dict(scores or {}),
-        notes=list(notes),
+        out, "model.html", title=title, charts=charts, places=places, estimator=name, about=about,
+        rows_are="Edges" if is_graph else "Coefficients", scores=dict(scores or {}), notes=list(notes),
         table=pages.table(rows, "Coefficients") if rows else None,
-        checks=pages.table(diagnostics(model, X, y), "Certificates"),
-        recomputed=X is not None or hasattr(model, "certificate"),
+        checks=pages.table(diagnostics(model, X, y), "Certificates"), recomputed=X is not None or is_graph,
         load=refit_code(model, data, target, prepared=bool(notes)) if load is None else load,
-        saved=None if saved is None else _as_link(*saved),
-        command=command,
-    )
+        saved=None if saved is None else _as_link(*saved), command=command,
+    )  # fmt: skip
 
 
 def _as_link(name, text):
     """A file inside the page: its name, and a data address with its content."""
     return {"name": name, "href": "data:application/json;base64," + b64encode(text.encode()).decode("ascii")}
-
-
-def _is_known(value):
-    return value is not None and value == value  # NaN stands for a certificate that was not computed
 
 
 # -- the choice of h and alpha ----------------------------------------------------------------------------
@@ -189,10 +165,9 @@ def _coefficient_charts(summary) -> list[dict]:
     if key is None or not names:
         return []
     labels = {
-        "standardized": "standardized coefficient",
-        "norm": "norm of the standardized coefficients",
+        "standardized": "standardized coefficient", "norm": "norm of the standardized coefficients",
         "coef": "coefficient",
-    }
+    }  # fmt: skip
     order = sorted(range(len(names)), key=lambda k: -abs(columns[key][k]))[:_BARS]
     title = "Sizes" if len(order) == len(names) else f"The {len(order)} largest of {len(names):,}"
     values = [columns[key][k] for k in order]
@@ -226,18 +201,7 @@ def path_charts(model: Any, path: Any = None) -> list[dict]:
 
 
 def diagnostics(model: Any, X: Any = None, y: Any = None) -> list[dict]:
-    """The certificates of a fit, one row each with ``check``, ``value`` and ``meaning``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg import TrimmedLasso
-    >>> from trimreg.reports.model import diagnostics
-    >>> X = np.arange(12.0).reshape(6, 2) ** 2 % 7
-    >>> rows = diagnostics(TrimmedLasso(h=1).fit(X, X[:, 0]), X, X[:, 0])
-    >>> [row["check"] for row in rows]
-    ['solver', 'stationarity', 'local minimum', 'exchange']
-    """
+    """The certificates of a fit, one row each with ``check``, ``value`` and ``meaning``."""
     result = model.result_
     rows = [_row("solver", "converged" if result.converged else "not converged", result.message)]
     if hasattr(model, "certificate"):
@@ -252,16 +216,14 @@ def diagnostics(model: Any, X: Any = None, y: Any = None) -> list[dict]:
 
         weights = model.trim_weights_ if isinstance(problem["penalty"], TrimmedL1) else None
         measured = stationarity(**problem, weights=weights)
-    rows.append(
-        _row("stationarity", measured, "squared distance of 0 from the subdifferential of the objective")
-    )
-    if problem is None:
-        if result.swap_optimal is not None:
-            rows.append(
-                _row("exchange", "none improves" if result.swap_optimal else "one improves", "as solved")
-            )
-        return rows
-    return rows + _point_checks(problem, _names(model))
+    meaning = "squared distance of 0 from the subdifferential of the objective"
+    rows.append(_row("stationarity", measured, meaning))
+    if problem is not None:
+        return rows + _point_checks(problem, _names(model))
+    if result.swap_optimal is not None:
+        found = "none improves" if result.swap_optimal else "one improves"
+        rows.append(_row("exchange", found, "as solved"))
+    return rows
 
 
 def _point_checks(problem, names):
@@ -310,27 +272,9 @@ def _names(model):
 
 
 def refit_code(model: Any, data: str | None, target: str | None, prepared: bool = False) -> str:
-    """Python code that fits the model again; names are Python literals.
+    """Python code that fits the model again to the column ``target`` of the file ``data``.
 
-    Parameters
-    ----------
-    model : estimator
-    data, target : str or None
-        The file and the column.
-    prepared : bool
-        Whether the columns were prepared; a comment in the code then says so.
-
-    Examples
-    --------
-    >>> from trimreg import TrimmedLasso
-    >>> from trimreg.reports.model import refit_code
-    >>> print(refit_code(TrimmedLasso(h=2), "data.csv", 'a "b"'))
-    import pandas
-    from trimreg import TrimmedLasso
-    <BLANKLINE>
-    table = pandas.read_csv('data.csv')
-    X, y = table.drop(columns=['a "b"']), table['a "b"']
-    model = TrimmedLasso(h=2).fit(X, y)
+    Names are Python literals. If the columns were ``prepared``, a comment in the code says so.
     """
     name = type(model).__name__
     defaults = type(model)().get_params(deep=False)

@@ -21,7 +21,6 @@ from typing import Any
 from .. import __version__
 from .._files import write_atomically
 
-_TEMPLATES = "templates"
 _MISSING = "–"  # noqa: RUF001
 
 
@@ -49,43 +48,19 @@ def write_page(out: str | Path, template: str, *, title: str, charts: list[dict]
 def render(
     template: str, *, title: str, charts: Iterable[dict] = (), now: datetime | None = None, **context: Any
 ) -> str:
-    """The page as text.
-
-    Examples
-    --------
-    >>> from trimreg.reports.pages import render
-    >>> page = render("report.html", title="<b>", sections=[])
-    >>> "<title>&lt;b&gt;</title>" in page
-    True
-    """
+    """The page as text."""
     scripts = {"plotly": _plotly() if charts else "", "own": _file("report.js")}
     now = datetime.now(UTC) if now is None else now
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            title=title,
-            charts=list(charts),
-            charts_json=script_json(list(charts)),
-            style=_file("report.css"),
-            scripts=scripts,
-            policy=_policy([text for text in scripts.values() if text]),
-            version=__version__,
-            written=now.strftime("%Y-%m-%d %H:%M UTC"),
-            **context,
-        )
-    )
+    policy = _policy([text for text in scripts.values() if text])
+    return _environment().get_template(template).render(
+        title=title, charts=list(charts), charts_json=script_json(list(charts)), style=_file("report.css"),
+        scripts=scripts, policy=policy, version=__version__, written=now.strftime("%Y-%m-%d %H:%M UTC"),
+        **context,
+    )  # fmt: skip
 
 
 def script_json(value: Any) -> str:
-    """JSON for the inside of a ``<script>``: no text in it can end the element or open a comment.
-
-    Examples
-    --------
-    >>> from trimreg.reports.pages import script_json
-    >>> print(script_json({"name": "</script><!--"}))
-    {"name":"\\u003c/script\\u003e\\u003c!--"}
-    """
+    """JSON for the inside of a ``<script>``: no text in it can end the element or open a comment."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -129,14 +104,7 @@ def table(rows: Sequence[Mapping], name: str = "") -> dict:
 
 
 def shown(value: Any) -> str:
-    """The text of a value.
-
-    Examples
-    --------
-    >>> from trimreg.reports.pages import shown
-    >>> [shown(v) for v in (12345, 0.000123456, True, None, float("nan"), [1, 2.5], {"a": 0.5}, -2.0)]
-    ['12,345', '0.0001235', 'yes', '–', '–', '1, 2.5', 'a: 0.5', '-2']
-    """
+    """The text of a value: numbers to four digits, yes or no, a dash if it is missing."""
     value = _scalar(value)
     if value is None:
         return _MISSING
@@ -185,15 +153,12 @@ def _key(value):
     value = _scalar(value)
     if value is None:
         return ""
-    if isinstance(value, Real):
-        return repr(float(value))
-    return shown(value)
+    return repr(float(value)) if isinstance(value, Real) else shown(value)
 
 
 def _policy(scripts):
-    hashes = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts
-    )
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -203,12 +168,9 @@ def _policy(scripts):
 def _environment():
     jinja2 = _need("jinja2")
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_file),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=jinja2.FunctionLoader(_file), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     environment.filters["paragraphs"] = lambda text: [p for p in str(text).split("\n\n") if p.strip()]
     environment.filters["shown"] = shown
     return environment
@@ -226,7 +188,7 @@ def _need(module):
 
 @cache
 def _file(name: str) -> str:
-    return resources.files(__package__).joinpath(_TEMPLATES, name).read_text(encoding="utf-8").strip()
+    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8").strip()
 
 
 @cache

@@ -1,13 +1,10 @@
-"""Choosing how many coefficients to keep, and how strongly to penalize the rest.
-
-A name must not be that of a module of this room, which would hide it.
-"""
+"""Choosing how many coefficients to keep, and how strongly to penalize the rest."""
 
 from __future__ import annotations
 
 from .._lazy import lazy
 
-_WHERE = {
+_WHERE = {  # no name may be that of a module of this room, which would hide it
     "Bootstrap": ".bootstrap",
     "CRITERIA": ".criteria",
     "criterion_value": ".criteria",

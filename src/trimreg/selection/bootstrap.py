@@ -8,12 +8,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from ..designs.convert import stays_in_process, to_host
+from ..designs.convert import to_host
 from ..estimators import validation as check
 from ..estimators.summary import Summary
 from ..solvers import many_fits
 from .resampling import OverAnEstimator, coefficients, seeded, weight_name
-from .search import parallel
 
 _TRIES = 1000  # draws of a replicate until it has every class
 
@@ -92,11 +91,7 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
         self, estimator: Any = None, n_replicates: int = 200, n_jobs: int | None = None, verbose: int = 0,
         random_state: Any = 0,
     ) -> None:  # fmt: skip
-        self.estimator = estimator
-        self.n_replicates = n_replicates
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Bootstrap:
         """Fit the estimator to all samples and to every replicate.
@@ -125,14 +120,8 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
             model.fit(X, y, **given)
             classes = y if is_classifier(self._base()) else None
             draw = (members, X.shape[0], weight, classes)
-            fits = parallel(
-                _fit_replicate,
-                [(self._base(), X, y, name, draw, seed) for seed in seeds[:-1]],
-                n_jobs=self.n_jobs,
-                label="bootstrap",
-                verbose=self.verbose,
-                shared=stays_in_process(X),
-            )
+            tasks = [(self._base(), X, y, name, draw, seed) for seed in seeds[:-1]]
+            fits = self._in_parallel(_fit_replicate, tasks, "bootstrap", X)
             self.estimator_ = model
             self.coefs_, self.intercepts_ = (np.array(values) for values in zip(*fits, strict=True))
             selected = (self.coefs_ != 0).reshape(self.n_replicates, -1, X.shape[1]).any(axis=1)
@@ -187,11 +176,9 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
         order = order[chosen[order]]
         names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
         facts = {
-            "estimator": type(self.estimator_).__name__,
-            "replicates": self.n_replicates,
-            "features": self.n_features_in_,
-            "chosen on average": float(self.frequencies_.sum()),
-        }
+            "estimator": type(self.estimator_).__name__, "replicates": self.n_replicates,
+            "features": self.n_features_in_, "chosen on average": float(self.frequencies_.sum()),
+        }  # fmt: skip
         headers = ("coef", "std error", f"{50 * (1 - confidence):.3g} %", f"{50 * (1 + confidence):.3g} %")
         columns = dict(zip(headers, (row[order] for row in rows), strict=True))
         columns["frequency"] = self.frequencies_[order]

@@ -11,27 +11,15 @@ from scipy.special import gammaln
 
 from ..estimators import validation as check
 
-
-def _aic(deviance, df, **_):
-    return deviance + 2.0 * df
-
-
-def _bic(deviance, df, *, n, **_):
-    return deviance + df * np.log(n)
-
-
-def _ebic(deviance, df, *, n, log_models, gamma, **_):
-    return deviance + (df * np.log(n) + 2.0 * gamma * log_models)
-
-
-def _gic(deviance, df, *, n, p, **_):
-    return deviance + df * (max(np.log(max(np.log(n), 1.0)), 1.0) * max(np.log(p), 1.0))
-
-
 #: Criteria by name, for linear models and graphs; a criterion added here is available to both. Each is a
-#: function of the deviance, the degrees of freedom ``df``, and by name ``n`` samples, ``p`` features or
+#: function of the deviance D, the degrees of freedom k, and by name ``n`` samples, ``p`` features or
 #: variables, the logarithm ``log_models`` of the number of models of the same size, and ``gamma`` of EBIC.
-FORMULAS: dict[str, Callable[..., Any]] = {"aic": _aic, "bic": _bic, "ebic": _ebic, "gic": _gic}
+FORMULAS: dict[str, Callable[..., Any]] = {
+    "aic": lambda D, k, **_: D + 2.0 * k,
+    "bic": lambda D, k, *, n, **_: D + k * np.log(n),
+    "ebic": lambda D, k, *, n, log_models, gamma, **_: D + (k * np.log(n) + 2.0 * gamma * log_models),
+    "gic": lambda D, k, *, n, p, **_: D + k * (max(np.log(max(np.log(n), 1)), 1) * max(np.log(p), 1)),
+}
 CRITERIA = tuple(FORMULAS)
 
 

@@ -32,10 +32,6 @@ class SurfaceCV(LinearEstimator):
     warm_start = False  # the final fit starts from the path
     q = 2  # the norm of a group, unless it is a parameter
 
-    def _store(self, parameters):
-        for name in self._get_param_names():
-            setattr(self, name, parameters[name])
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None, cv_groups: Any = None) -> SurfaceCV:
         """Choose h and alpha, and fit the model with them to all samples.
 
@@ -86,9 +82,8 @@ class SurfaceCV(LinearEstimator):
         if self.criterion is None:
             scores = None if scorer is None else partial(self._scores, scorer, X, np.asarray(y))
             parts = LinearFolds(data, settings, *grid, self.effort, self._total_gram(X, task), scores)
-            self.score_path_, best = search.by_folds(
-                parts.fit, parts.score, folds, *grid, shared=stays_in_process(X)
-            )
+            shared = stays_in_process(X)
+            self.score_path_, best = search.by_folds(parts.fit, parts.score, folds, *grid, shared=shared)
         else:
             values = criteria_of_path(self.criterion, data, task, path, n, self.fit_intercept)
             self.criterion_path_, best = search.by_criterion(values, *grid)
@@ -156,10 +151,8 @@ def _settled(cell, result, least_gain):
     A later fit with the same features is not used. So the choice is a cell of the path even where the loss
     has no minimum, as for separable classes, where each further fit ends at another point.
     """
-    same = np.array_equal(cell.weights > 0, result.weights > 0) and np.array_equal(
-        cell.coef != 0, result.coef != 0
-    )
-    if same:
+    same_free = np.array_equal(cell.weights > 0, result.weights > 0)
+    if same_free and np.array_equal(cell.coef != 0, result.coef != 0):
         return replace(cell, swap_optimal=result.swap_optimal)
     return result if result.objective < cell.objective - least_gain else cell
 
@@ -350,11 +343,9 @@ class MEstimatorCV(Regressor, SurfaceCV):
         See :mod:`trimreg.losses`.
     hs, alphas, cv, rule, criterion, scoring, effort, fit_intercept, standardize, positive
         As in :class:`TrimmedLassoCV`.
-    penalty_factor, groups
-        As in :class:`TrimmedLassoCV`.
     q : 2 or inf, default=2
         The norm of a group.
-    tol, n_jobs, verbose, random_state
+    penalty_factor, groups, tol, n_jobs, verbose, random_state
         As in :class:`TrimmedLassoCV`.
 
     Attributes

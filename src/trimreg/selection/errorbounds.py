@@ -120,23 +120,11 @@ def r_concave_tail(mean: float, t: float, size: int, r: float) -> float:
     an interval and :math:`f^r` is convex there. The smaller r, the weaker the assumption: :math:`-\infty` is
     unimodal, 0 is log-concave.
 
-    Notes
-    -----
     The maximum is attained by a variable on :math:`\{0, \dots, b/B\}`, :math:`b \ge tB`, for which
-    :math:`f^r` is a straight line. The mean rises with its slope, so for each b one slope gives the mean
-    :math:`\eta`. It is found by bisection, for all b at once. Tests confirm by sampling and with a general
-    optimizer that no r-concave variable exceeds the maximum. The results agree with those of the R package
-    stabs to a few millionths of D or of 1, and are never below them.
-
-    References
-    ----------
-    Shah and Samworth, as in :func:`error_bound`, for D and the variables that attain it.
-
-    Examples
-    --------
-    >>> from trimreg.selection.errorbounds import r_concave_tail
-    >>> round(r_concave_tail(0.1, 0.5, 10, -0.5), 4)  # Markov's inequality says 0.2
-    0.0655
+    :math:`f^r` is a straight line (Shah and Samworth, as in :func:`error_bound`). The mean rises with its
+    slope, so for each b one slope gives the mean :math:`\eta`. It is found by bisection, for all b at once.
+    Tests confirm by sampling and with a general optimizer that no r-concave variable exceeds the maximum.
+    Results agree with those of the R package stabs to a few millionths of D or of 1, and are never below.
     """
     check.check_number("mean", mean, 0.0)
     check.check_number("size", size, 1, integral=True)

@@ -30,9 +30,7 @@ _COPIED = 1 << 26  # bytes of X up to which a fold has its own copy of the train
 _PREDICTED = 1 << 24  # linear predictors (of all samples) that one pass over data on disk computes
 _PER_SCORE = 4  # arrays of the size of a linear predictor that scoring one fit takes
 ALL_COLUMNS = 3000  # with more columns the whole Gram matrix is not formed
-
-#: A column is computed anew if its variance in the fold is below this fraction of the variance before.
-_CANCELLED = 1e-5
+_CANCELLED = 1e-5  # a column is computed anew if its variance in the fold is below this part of that before
 
 
 @dataclass
@@ -54,10 +52,12 @@ class TotalGram:
         moments, mean = _second_moments(X[left_out], weights[left_out], self.mean is not None)
         gram = self.gram - moments
         if self.mean is not None:
-            gram -= weights[left_out].sum() * _outer(mean - self.mean)
+            delta = mean - self.mean
+            gram -= weights[left_out].sum() * np.outer(delta, delta)
         gram /= mass
         if self.mean is not None:
-            gram -= _outer(design.offset - self.mean)
+            delta = design.offset - self.mean
+            gram -= np.outer(delta, delta)
         scale = design.inverse_scale
         gram *= scale * scale[:, None]
         # If one sample left out outweighs the others, the subtraction loses all digits.
@@ -74,10 +74,6 @@ def _second_moments(X, weights, center):
     design = as_design(X, weights / weights.sum(), center=center)
     every = np.arange(X.shape[1])
     return design.gram(every, weights, every), design.offset
-
-
-def _outer(v):
-    return np.outer(v, v)
 
 
 class Fits(NamedTuple):
@@ -132,11 +128,8 @@ class LinearFolds:
         if np.any(times > 1) or 2 * left_out.size > np.count_nonzero(times) or not d[left_out].any():
             return None
         gram = self.total.without(self.data.X, d, left_out, task.problem.design, task.problem.d)
-
-        def scaled(norms):
-            return FixedGram(np.arange(norms.size), gram / norms / norms[:, None], norms.size)
-
-        return scaled
+        every = np.arange(gram.shape[0])
+        return lambda norms: FixedGram(every, gram / norms / norms[:, None], norms.size)
 
 
 def minus_loss(data: Data, fits: Fits, test: np.ndarray) -> list[float]:

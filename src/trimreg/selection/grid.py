@@ -125,12 +125,11 @@ def check_hs(hs: Any, n: int, p: int, of: str = "the number of features") -> np.
     >>> check_hs([5, 0.25, 2, 5], n=100, p=12)
     array([2, 3, 5])
     """
-    if isinstance(hs, str):
-        if hs != "auto":
-            raise ValueError(f"hs must be 'auto' or numbers; got {hs!r}")
+    if isinstance(hs, str) and hs == "auto":
         return auto_hs(n, p)
-    listed = _listed("hs", hs)
-    return np.unique([count_from(h, p, f"hs[{i}]", of) for i, h in enumerate(listed)])
+    if isinstance(hs, str):
+        raise ValueError(f"hs must be 'auto' or numbers; got {hs!r}")
+    return np.unique([count_from(h, p, f"hs[{i}]", of) for i, h in enumerate(_listed("hs", hs))])
 
 
 def check_alphas(alphas: Any) -> Any:
@@ -234,9 +233,8 @@ def choose(
     alphas = np.array([strength(alpha) for alpha in alphas])
     mean = np.asarray(mean, dtype=float)
     if mean.shape != (hs.size, alphas.size):
-        raise ValueError(
-            f"mean must have shape (len(hs), len(alphas)) = {hs.size, alphas.size}; got {mean.shape}"
-        )
+        shape = hs.size, alphas.size
+        raise ValueError(f"mean must have shape (len(hs), len(alphas)) = {shape}; got {mean.shape}")
     if np.isnan(mean).all():
         raise ValueError("mean must have a score that is not NaN: every fit failed")
     best = np.nanmax(mean)

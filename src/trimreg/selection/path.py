@@ -15,7 +15,7 @@ from ..solvers import EFFORTS, SolverResult
 from ..solvers.mm.workingset import WorkingSetSolver
 from ..solvers.surface import surface
 from .grid import alpha_grid, check_alphas, check_hs
-from .search import reported
+from .progress import progress
 
 
 @dataclass
@@ -54,15 +54,11 @@ class TrimmedPath:
 
         coefs = collect(lambda result: result.coef)
         return cls(
-            hs=np.asarray(hs),
-            alphas=list(alphas),
-            coefs=coefs,
-            intercepts=collect(lambda result: result.intercept),
+            np.asarray(hs), list(alphas), coefs, collect(lambda result: result.intercept),
             objectives=collect(lambda result: result.objective),
             n_nonzero=np.count_nonzero(features_in(coefs, n_before=2), axis=-1),
-            alpha_values=collect(lambda result: result.alpha),
-            results=results,
-        )
+            alpha_values=collect(lambda result: result.alpha), results=results,
+        )  # fmt: skip
 
     def mapped(self, function) -> TrimmedPath:
         """The path of ``function(result)`` for every result."""
@@ -127,7 +123,7 @@ def trimmed_path(
     settings = Settings.of(locals(), alpha=0.0)
     task = set_up(check_data(X, y, sample_weight, settings), settings)
     hs, alphas = grid_for(task, hs, alphas, count_samples(sample_weight, task.problem.d))
-    with reported(hs.size * len(alphas), "fits", verbose) as advance:
+    with progress(hs.size * len(alphas), "fits", verbose) as advance:
         return solve_path(task, hs, alphas, effort=effort, advance=advance)
 
 

@@ -37,8 +37,9 @@ def progress(
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    label_column = TextColumn("{task.description}", markup=False)
     columns = (
-        TextColumn("{task.description}", markup=False),
+        label_column,
         BarColumn(24),
         MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
@@ -86,8 +87,6 @@ def _print(line):
 def duration(seconds: float) -> str:
     """A time in words, such as "3 min 20 s"."""
     minutes, rest = divmod(round(seconds), 60)
-    if minutes == 0:
-        return f"{rest} s"
     if minutes < 60:
-        return f"{minutes} min {rest} s"
+        return f"{minutes} min {rest} s" if minutes else f"{rest} s"
     return f"{minutes // 60} h {minutes % 60} min"

@@ -10,16 +10,28 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_array, column_or_1d, has_fit_parameter, validate_data
 
-from ..designs.convert import is_far, to_host
+from ..designs.convert import is_far, stays_in_process, to_host
 from ..estimators import TrimmedLasso
 from ..estimators import validation as check
 from ..estimators.models.base import LinearEstimator
+from .search import parallel
 
 
 class OverAnEstimator:
     """Mixin of classes that fit ``estimator`` many times; None is a :class:`TrimmedLasso`."""
 
     estimator: Any
+    n_jobs: int | None
+    verbose: int
+
+    def _store(self, parameters):
+        for name in self._get_param_names():  # type: ignore[attr-defined]
+            setattr(self, name, parameters[name])
+
+    def _in_parallel(self, function, tasks, label, X):
+        """``[function(*task) for task in tasks]``; in threads if X cannot leave this process."""
+        jobs = {"n_jobs": self.n_jobs, "verbose": self.verbose, "shared": stays_in_process(X)}
+        return parallel(function, tasks, label=label, **jobs)
 
     def _base(self):
         if self.estimator is None:
@@ -65,12 +77,8 @@ def weight_name(estimator: Any) -> str:
 
 def seeded(model: Any, seed: int) -> Any:
     """The model, with every ``random_state`` that is None set to the seed."""
-    unset = [
-        key
-        for key, value in model.get_params().items()
-        if key.split("__")[-1] == "random_state" and value is None
-    ]
-    return model.set_params(**dict.fromkeys(unset, int(seed)))
+    seeds = {key: value for key, value in model.get_params().items() if key.split("__")[-1] == "random_state"}
+    return model.set_params(**{key: int(seed) for key, value in seeds.items() if value is None})
 
 
 def coefficients(fitted: Any, n_features: int) -> tuple[np.ndarray, Any]:

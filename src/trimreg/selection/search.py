@@ -1,33 +1,18 @@
 """One search over a grid of h and alpha, for linear models and for graphs.
 
-A search needs two functions and knows nothing else about the model:
-
-- ``fit(training)`` fits every cell of the grid to the training samples of one part of the data and returns
-  the surface of fits, in any form;
-- ``score(surface, test)`` returns an array whose first two axes are h and alpha: for cross-validation one
-  number per cell, greater is better.
+A search needs two functions and knows nothing else about the model. ``fit(training)`` fits every cell of the
+grid to the training samples of one part of the data and returns the surface of fits, in any form.
+``score(surface, test)`` returns an array whose first two axes are h and alpha: for cross-validation one
+number per cell, greater is better. Both have to be picklable, because parts may run in other processes.
 
 ``training`` and ``test`` are passed through as they are. Linear models pass indices of samples; graphs set up
-the problem of each fold beforehand and pass that. Both functions have to be picklable, because parts may run
-in other processes.
-
-The steps of an estimator that chooses h and alpha are::
-
-    search = Search.of(self)                               # checks rule, criterion, n_jobs, verbose
-    folds = search.folds(X, y)                             # [(train, test), ...]
-    with search.progress(n_cells, "fits") as advance:      # fits to all samples
-        ...
-    scores, best = search.by_folds(fit, score, folds, hs, alphas)
-    values, best = search.by_criterion(values, hs, alphas)           # or this, without folds
-
-``best`` is the pair of indices in ``hs`` and ``alphas``. :meth:`Search.over_parts` alone is for scores that
-are not one number per cell, such as the edges chosen on each subsample.
+the problem of each fold beforehand and pass that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -112,16 +97,15 @@ class Search:
 
     def progress(self, total: int, label: str):
         """A context that gives ``advance``, to be called after each of ``total`` pieces of work."""
-        return reported(total, label, self.verbose)
+        return progress(total, label, self.verbose)
 
     def over_parts(
         self, fit: Callable, score: Callable, parts: Iterable, *, label: str = "folds", shared: bool = False
     ) -> list[np.ndarray]:
         """``score(fit(training), test)`` for every part ``(training, test)``, in parallel."""
         tasks = [(fit, score, training, test) for training, test in parts]
-        return parallel(
-            _score_part, tasks, n_jobs=self.n_jobs, label=label, verbose=self.verbose, shared=shared
-        )
+        jobs = {"n_jobs": self.n_jobs, "verbose": self.verbose, "shared": shared}
+        return parallel(_score_part, tasks, label=label, **jobs)
 
     def by_folds(
         self, fit: Callable, score: Callable, parts: Iterable, hs, alphas, *, shared: bool = False
@@ -160,13 +144,7 @@ def _rows(index, n):
 
 
 def parallel(
-    function: Callable,
-    tasks: Iterable[tuple],
-    *,
-    n_jobs=None,
-    label: str = "",
-    verbose=0,
-    shared: bool = False,
+    function: Callable, tasks: Iterable[tuple], *, n_jobs=None, label: str = "", verbose=0, shared=False
 ) -> list:
     """``[function(*task) for task in tasks]``, run by joblib with a progress bar.
 
@@ -175,7 +153,7 @@ def parallel(
     cannot leave this process. On a ``KeyboardInterrupt`` no further task starts, and it is raised again.
     """
     tasks = list(tasks)
-    with reported(len(tasks), label, verbose) as advance:
+    with progress(len(tasks), label, verbose) as advance:
         results = []
         jobs = Parallel(n_jobs=n_jobs, return_as="generator", require="sharedmem" if shared else None)
         with closing(jobs(delayed(_one_of_many)(function, *task) for task in tasks)) as outcomes:
@@ -189,15 +167,3 @@ def _one_of_many(function, *task):
     """``function(*task)`` in the worker; an interrupt is meant for all tasks."""
     with many_fits():
         return function(*task)
-
-
-def reported(total: int, label: str, verbose=0):
-    """A context that gives ``advance``, to be called after each of ``total`` pieces of work.
-
-    See :func:`~trimreg.selection.progress.progress`; with ``verbose=0`` nothing is shown.
-    """
-    return nullcontext(_nothing) if verbose == 0 else progress(total, label, verbose)
-
-
-def _nothing(count=1):
-    pass

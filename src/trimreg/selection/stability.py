@@ -11,12 +11,11 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..designs.convert import is_virtual, stays_in_process, to_host
+from ..designs.convert import is_virtual, to_host
 from ..estimators import validation as check
 from .errorbounds import ASSUMPTIONS, error_bound, least_count, least_threshold
 from .grid import auto_hs, check_hs
 from .resampling import OverAnEstimator, coefficients, seeded, weight_name
-from .search import parallel
 
 #: Parameters that count coefficients. Any other is a penalty strength, whose values the user has to give.
 COUNTS = ("h", "n_nonzero_coefs")
@@ -69,8 +68,7 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
 
     .. math:: \{j : \max_h \hat\Pi_j(h) \ge \tau\}.
 
-    The expected number of features kept by mistake is bounded, see
-    :func:`trimreg.selection.error_bound`.
+    The expected number of features kept by mistake is bounded, see :func:`trimreg.selection.error_bound`.
 
     Parameters
     ----------
@@ -157,16 +155,7 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         max_false: float | None = None, n_pairs: int = 50, assumption: str = "r-concave",
         n_jobs: int | None = None, verbose: int = 0, random_state: Any = 0,
     ) -> None:  # fmt: skip
-        self.estimator = estimator
-        self.hs = hs
-        self.param_name = param_name
-        self.threshold = threshold
-        self.max_false = max_false
-        self.n_pairs = n_pairs
-        self.assumption = assumption
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> StabilitySelection:
         """Compute how often each feature is selected, and which ones to keep.
@@ -206,8 +195,7 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
             (estimator, self.param_name, values, X, y, fit_params, members[rows], seed)
             for rows, seed in zip(halves, seeds, strict=True)
         ]
-        jobs = {"n_jobs": self.n_jobs, "label": "stability selection", "verbose": self.verbose}
-        selected = np.array(parallel(_fit_half, tasks, **jobs, shared=stays_in_process(X)))
+        selected = np.array(self._in_parallel(_fit_half, tasks, "stability selection", X))
         self.estimator_ = estimator
         self.hs_ = values
         self.stability_path_ = selected.mean(axis=0)
@@ -253,7 +241,7 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
             )
         if automatic:
             sizes = auto_hs(half, p)[1:].tolist()
-            if self.hs is not None:
+            if self.hs == "auto":
                 return sizes
             allowed = 1.0 if self.max_false is None else self.max_false
             t = least_count(self.threshold, self.n_pairs) / self.n_pairs - 1
@@ -279,8 +267,7 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
                 "Nothing is kept; use smaller hs",
                 stacklevel=3,
             )
-            self.error_bound_ = 0.0
-            self.support_ = np.zeros(p, dtype=bool)
+            self.error_bound_, self.support_ = 0.0, np.zeros(p, dtype=bool)
             return
         self.error_bound_ = error_bound(self.q_, p, self.threshold_, n_pairs, self.assumption)
         self.support_ = counts >= least_count(self.threshold_, n_pairs)
@@ -296,9 +283,8 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         -------
         array or sparse matrix of shape (n_samples, n_kept)
         """
-        return super().transform(
-            check.check_near(X, "transform", "take the columns get_support(indices=True) from it")
-        )
+        X = check.check_near(X, "transform", "take the columns get_support(indices=True) from it")
+        return super().transform(X)
 
     def _get_support_mask(self):
         check_is_fitted(self)
