@@ -37,35 +37,18 @@ _HOMOTOPY_ROWS = 3  # the homotopy is a rival at one cell of every third row
 
 
 def surface(
-    problem: Problem,
-    hs: Sequence[int],
-    alphas: Sequence[float],
-    *,
-    tol: float = 1e-6,
-    rng: np.random.Generator | None = None,
-    effort: str = "medium",
-    gram: Callable[[np.ndarray], GramCache] | None = None,
-    verify: bool = True,
+    problem: Problem, hs: Sequence[int], alphas: Sequence[float], *, tol: float = 1e-6,
+    rng: np.random.Generator | None = None, effort: str = "medium",
+    gram: Callable[[np.ndarray], GramCache] | None = None, verify: bool = True,
     advance: Callable[[], None] = lambda: None,
-) -> list[list[Step]]:
-    """One :class:`Step` per cell: ``steps[i][j]`` for ``hs[i]`` and ``alphas[j]``.
+) -> list[list[Step]]:  # fmt: skip
+    """One :class:`Step` per cell: ``steps[i][j]`` for ``hs[i]``, which rise, and ``alphas[j]``, in any order.
 
-    Parameters
-    ----------
-    problem : Problem
-        With a trimmed penalty, bound to any h.
-    hs : sequence of int
-        In rising order.
-    alphas : sequence of float
-        In any order. Values at or above the exact-penalty threshold give best subsets.
-    tol, rng, effort
-        As in the default solver; ``"high"`` tries the homotopy in every cell.
-    gram : function from column norms to a GramCache, optional
-        Where Gram matrices come from, if not from the design.
-    verify : bool
-        Whether every cell is checked by the true gradient, and finished by MM if it falls short.
-    advance : callable, optional
-        Called after every cell.
+    The penalty of ``problem`` is trimmed and bound to any h. Alphas at or above the exact-penalty threshold
+    give best subsets. ``tol``, ``rng`` and ``effort`` are those of the default solver; ``"high"`` tries the
+    homotopy in every cell. ``gram`` gives a Gram matrix for the norms of the columns, if it does not come
+    from the design. With ``verify`` every cell is checked by the true gradient, and finished by MM if it
+    falls short. ``advance`` is called after every cell.
     """
     normal, norms = problem.normalized()
     inner = WorkingSetSolver(normal, tol)
@@ -243,12 +226,10 @@ class _LeastSquares:
 
     def _screened(self, h, alpha):
         """The first columns: those of the lasso at the smallest alpha, and of largest gradient there."""
-        problem = self.inner.problem
-        threshold = problem.penalty.levels(alpha)
+        threshold = self.inner.problem.penalty.levels(alpha)
         theta, gradient, *_ = self.inner.solve(self.inner.null, threshold, tol=1e-2)
-        room = max(500, 4 * h)
         rank = np.where(theta[self.usable] != 0, np.inf, np.abs(gradient[self.usable]))
-        room = min(max(room, 2 * np.count_nonzero(theta)), self.usable.size)
+        room = min(max(500, 4 * h, 2 * np.count_nonzero(theta)), self.usable.size)
         return np.sort(self.usable[np.argpartition(-rank, room - 1)[:room]])
 
     def _violators(self, cell, solver):

@@ -36,24 +36,14 @@ class SampleBatch:
 
     The columns of z are those of X minus ``offset``, times ``inverse_scale``; X itself is not changed. With
     ``constant``, z has a column of ones behind them.
-
-    Attributes
-    ----------
-    X : array of shape (B, n, p), or (n, p) if all problems share it
-    y, d : arrays of shape (B, n)
-        Targets, and sample weights that sum to one in every problem.
-    loss : Loss
-        Whose formulas take arrays of any kind (``array_agnostic``).
-    offset, inverse_scale : arrays of shape (B, p), or None
-    constant : bool
     """
 
-    X: Any
-    y: Any
-    d: Any
-    loss: Loss
-    offset: Any = None
-    inverse_scale: Any = None
+    X: Any  # of shape (B, n, p), or (n, p) if all problems share it
+    y: Any  # of shape (B, n)
+    d: Any  # of shape (B, n): sample weights that sum to one in every problem
+    loss: Loss  # array_agnostic
+    offset: Any = None  # of shape (B, p)
+    inverse_scale: Any = None  # of shape (B, p)
     constant: bool = False
 
     @property
@@ -132,16 +122,10 @@ class SampleBatch:
 
 @dataclass(frozen=True)
 class GramBatch:
-    r"""Least-squares problems given by their moments, :math:`\nabla L_b(\theta) = G_b \theta - c_b`.
+    r"""Least-squares problems given by their moments, :math:`\nabla L_b(\theta) = G_b \theta - c_b`."""
 
-    Attributes
-    ----------
-    gram : array of shape (B, p, p), or (p, p) if all problems share it
-    c : array of shape (B, p)
-    """
-
-    gram: Any
-    c: Any
+    gram: Any  # of shape (B, p, p), or (p, p) if all problems share it
+    c: Any  # of shape (B, p)
 
     def take(self, keep: Any) -> GramBatch:
         return GramBatch(self.gram[keep] if self.gram.ndim == 3 else self.gram, self.c[keep])

@@ -94,13 +94,9 @@ def one_step(
     gradient = batch.gradient(theta)
     going = ~state.done & (state.n_iter < max_iter)
     near = distance(state, theta, w, gradient, terms) <= terms.goal
-    return State(
-        xp.where(going, theta, state.theta),
-        xp.where(going, w, state.w),
-        xp.where(going, gradient, state.gradient),
-        state.done | (going & near),
-        state.n_iter + going,
-    )
+    pairs = (theta, state.theta), (w, state.w), (gradient, state.gradient)
+    theta, w, gradient = (xp.where(going, new, old) for new, old in pairs)
+    return State(theta, w, gradient, state.done | (going & near), state.n_iter + going)
 
 
 @dataclass
@@ -125,16 +121,9 @@ def run_batch(
     After Ctrl-C the outcome is ``interrupted``, and ``converged`` is False for the problems still going.
     """
     xp = namespace(theta)
-    state = State(
-        theta, w, batch.gradient(theta), xp.zeros_like(theta[:, :1]) > 0,
-        xp.zeros_like(theta[:, :1], dtype=xp.int64),
-    )  # fmt: skip
-    end = BatchOutcome(
-        xp.zeros_like(theta),
-        xp.zeros_like(w),
-        xp.zeros_like(state.n_iter[:, 0]),
-        xp.zeros_like(state.done[:, 0]),
-    )
+    done, n_iter = xp.zeros_like(theta[:, :1]) > 0, xp.zeros_like(theta[:, :1], dtype=xp.int64)
+    state = State(theta, w, batch.gradient(theta), done, n_iter)
+    end = BatchOutcome(*(xp.zeros_like(array) for array in (theta, w, n_iter[:, 0], done[:, 0])))
     places, ended = np.arange(theta.shape[0]), 0
 
     step: Any = partial(one_step, project=project, max_iter=max_iter, **rules)

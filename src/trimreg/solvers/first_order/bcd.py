@@ -63,12 +63,6 @@ def stationarity_constant(alpha: float, L_f: float, L_r: float = 1.0, tau: float
     r"""The C of :math:`T(\theta^{k+1}, w^{k+1}) \le C\,\mathcal G_k`; see the head of this module.
 
     .. math:: C = \max\Bigl(2 L_f + \frac{4 \lambda^2 L_r^2}{L_f},\; \frac{2\lambda}{\tau}\Bigr)
-
-    Examples
-    --------
-    >>> from trimreg.solvers.first_order.bcd import stationarity_constant
-    >>> stationarity_constant(alpha=1.0, L_f=2.0)
-    6.0
     """
     return max(2.0 * L_f + 4.0 * (alpha * L_r) ** 2 / L_f, 2.0 * alpha / tau)
 
@@ -160,23 +154,15 @@ def _algorithm_1(problem, theta, w, tol, eta, tau, record_stationarity):
         gradient_before, gradient = gradient, problem.gradient(predictor)
         r_before, r = r, penalty.magnitudes(theta)
 
-        series = {
-            "F": loss + alpha * float(w @ r),
-            "G": float(d @ d) / (2 * eta) + alpha / tau * float(e @ e),
-        }
+        G = float(d @ d) / (2 * eta) + alpha / tau * float(e @ e)
+        series = {"F": loss + alpha * float(w @ r), "G": G}
         if record_stationarity:
             T = series["T"] = penalty.stationarity(theta, w, gradient, alpha, problem.positive)
-            reached = f"sqrt(T) {np.sqrt(T):.3g}"
+            attained = f"sqrt(T) {np.sqrt(T):.3g}"
         else:
             u = gradient - gradient_before - d / eta
             v = alpha * (r - r_before - e / tau)
             T = float(u @ u + v @ v)
-            reached = f"sqrt(T) at most {np.sqrt(T):.3g}"
-        yield Step(
-            theta,
-            w,
-            loss + penalty.value(theta, alpha),
-            converged=bool(np.sqrt(T) <= goal),
-            message=f"{reached}, goal {goal:.3g}",
-            series=series,
-        )
+            attained = f"sqrt(T) at most {np.sqrt(T):.3g}"
+        F, done = loss + penalty.value(theta, alpha), bool(np.sqrt(T) <= goal)
+        yield Step(theta, w, F, converged=done, message=f"{attained}, goal {goal:.3g}", series=series)

@@ -66,21 +66,6 @@ def iterate(
     ----------
     Khamaru, K. and Wainwright, M. J. (2018). Convergence guarantees for a class of non-convex and
     non-smooth optimization problems. ICML. Algorithm 2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs import as_design
-    >>> from trimreg.losses import Quadratic
-    >>> from trimreg.penalties import TrimmedL1
-    >>> from trimreg.solvers import Problem, run
-    >>> from trimreg.solvers.first_order import dc
-    >>> X, y, d = np.eye(2), np.array([2.0, 1.0]), np.array([0.5, 0.5])
-    >>> problem = Problem(as_design(X, d), Quadratic(), y, d, TrimmedL1(h=1).bind(2), alpha=1.5)
-    >>> run(dc.iterate(problem, np.zeros(2), ties="plain"), max_iter=100).step.theta
-    array([0., 0.])
-    >>> run(dc.iterate(problem, np.zeros(2), ties="aware"), max_iter=100).step.theta
-    array([2., 0.])
     """
     require_trimmed(problem, "dc")
     if not isinstance(ties, str) or ties not in TIES:
@@ -125,11 +110,5 @@ def _algorithm_2(problem, theta, tol, eta, ties):
             message = f"a stationary point: {message}"
         elif critical:
             message = f"a DC-critical point, which need not be a local minimum: {message}"
-        yield Step(
-            theta,
-            w,
-            loss + penalty.value(theta, alpha),
-            converged=bool(stationary or critical),
-            message=message,
-            series={"T": T, "residual": residual},
-        )
+        F, done = loss + penalty.value(theta, alpha), bool(stationary or critical)
+        yield Step(theta, w, F, converged=done, message=message, series={"T": T, "residual": residual})

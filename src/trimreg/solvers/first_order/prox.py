@@ -68,19 +68,6 @@ def iterate(
 
     O'Donoghue, B. and Candès, E. (2015). Adaptive restart for accelerated gradient schemes.
     Foundations of Computational Mathematics 15, 715-732.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs import as_design
-    >>> from trimreg.losses import Quadratic
-    >>> from trimreg.penalties import MCP
-    >>> from trimreg.solvers import Problem, run
-    >>> from trimreg.solvers.first_order import prox
-    >>> X, y, d = np.eye(3), np.array([5.0, 2.0, -1.0]), np.full(3, 1 / 3)
-    >>> problem = Problem(as_design(X, d), Quadratic(), y, d, MCP(gamma=4.0).bind(3), alpha=0.5)
-    >>> run(prox.iterate(problem, np.zeros(3), accelerate=True), max_iter=100).step.theta
-    array([5., 2., 0.])
     """
     theta = feasible_start(problem, theta0)
     eta = None if eta is None else positive_number("eta", eta)
@@ -133,11 +120,5 @@ def _proximal_gradient(problem, theta, tol, eta, accelerate):
 
         w = problem.weights(point.theta, gradient)
         T = penalty.stationarity(point.theta, w, gradient, alpha, positive)
-        yield Step(
-            point.theta,
-            w,
-            point.objective,
-            converged=bool(np.sqrt(T) <= goal),
-            message=f"sqrt(T) {np.sqrt(T):.3g}, goal {goal:.3g}",
-            series={"T": T},
-        )
+        message, done = f"sqrt(T) {np.sqrt(T):.3g}, goal {goal:.3g}", bool(np.sqrt(T) <= goal)
+        yield Step(point.theta, w, point.objective, converged=done, message=message, series={"T": T})

@@ -66,13 +66,9 @@ _PATIENCE = 3  # kicking ends after so many kicks that lead back to the same fre
 
 
 def iterate(
-    problem: Problem,
-    theta0: np.ndarray | None,
-    *,
-    tol: float = 1e-6,
-    rng: np.random.Generator | None = None,
-    effort: str = "medium",
-) -> Iterator[Step]:
+    problem: Problem, theta0: np.ndarray | None, *, tol: float = 1e-6,
+    rng: np.random.Generator | None = None, effort: str = "medium",
+) -> Iterator[Step]:  # fmt: skip
     """Steps of the default solver; see the module. With ``theta0=None`` the solver chooses its start."""
     if effort not in EFFORTS:
         raise ValueError(f"effort must be one of {sorted(EFFORTS)}; got {effort!r}")
@@ -296,9 +292,8 @@ def rising_alpha(inner: Any, theta: np.ndarray, gradient: np.ndarray) -> tuple[n
         search = SoftSearch(inner.at(alpha), rival, problem.free_set(rival, rival_gradient))
         rival, rival_gradient = search.theta, search.gradient
     incumbent = SoftSearch(inner, theta, problem.free_set(theta, gradient))
-    if search.objective < incumbent.objective:
-        return rival, rival_gradient
-    return incumbent.theta, incumbent.gradient
+    better = search if search.objective < incumbent.objective else incumbent
+    return better.theta, better.gradient
 
 
 # -- trimmed: any loss, single coefficients or groups ---------------------------------------------------
@@ -466,12 +461,11 @@ def _step_at(search):
 def _interpolate(inner, norms, free):
     """The perfect fit of least norm: with h >= n free coordinates it is not unique."""
     problem, penalty = inner.problem, inner.problem.penalty
-    warnings.warn(
+    message = (
         f"h = {penalty.n_free} is not below the number of samples {np.count_nonzero(problem.d)}: the free "
-        "coefficients are not determined; the solution of least norm is returned",
-        UserWarning,
-        stacklevel=2,
+        "coefficients are not determined; the solution of least norm is returned"
     )
+    warnings.warn(message, UserWarning, stacklevel=2)
     # Dependent columns in the free set give way to columns that the fit needs, as far as there are any.
     needed = SubsetSearch(inner, free).solution()[1]
     free = np.concatenate([needed, np.setdiff1d(free, needed)[: penalty.n_free - needed.size]])

@@ -156,15 +156,9 @@ class InnerSolver:
 class WorkingSetSolver(InnerSolver):
     """Solves a sequence of weighted problems that differ in their thresholds only.
 
-    Parameters
-    ----------
-    problem : Problem
-        In normalized coordinates (:meth:`Problem.normalized`).
-    tol : float
-        Largest violation of an optimality condition, relative to the largest gradient at the null model. The
-        null model is 0, or for a loss that is not quadratic the fit of the parts that are never penalized.
-    gradient_at_zero : ndarray, optional
-        If it is known already.
+    The problem is in normalized coordinates (:meth:`Problem.normalized`). ``tol`` is the largest violation of
+    an optimality condition, relative to the largest gradient at the null model. The null model is 0, or for a
+    loss that is not quadratic the fit of the parts that are never penalized.
     """
 
     max_rounds = 1000
@@ -409,15 +403,8 @@ class GramSolver(InnerSolver):
     gradient outside its parts as constant. Its solution is a point of the whole problem with its true
     objective, though parts outside may violate their conditions there.
 
-    Parameters
-    ----------
-    inner : WorkingSetSolver
-    parts : ndarray of int
-        Must contain the support of ``theta``.
-    theta, gradient, loss
-        A point, with the gradient and the value of the loss there.
-    predictor : ndarray, optional
-        The linear predictor at theta, needed if the curvature has to be computed.
+    ``gradient`` and ``loss`` are those at ``theta``, whose support lies in ``parts``. The ``predictor`` at
+    theta is needed if the curvature has to be computed.
     """
 
     def __init__(

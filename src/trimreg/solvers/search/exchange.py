@@ -67,10 +67,9 @@ def exchange_while_better(search: Any, splices: Iterable = (8, 4, 2), trials: in
     sizes = [m for m in splices if 2 * m <= search.free.size]
     while True:
         scores = search.exchanges()
-        if _splice(search, scores, sizes) or _swap(search, scores, trials):
-            yield search.objective
-            continue
-        return
+        if not (_splice(search, scores, sizes) or _swap(search, scores, trials)):
+            return
+        yield search.objective
 
 
 def _splice(search, scores, sizes):

@@ -39,11 +39,8 @@ class Blocks:
 
     def of(self, matrix, pad, ridge=0.0):
         """The diagonal blocks with a relative ridge, padded by ``pad`` on their own diagonal."""
-        stacked = np.where(
-            self.real[:, :, None] & self.real[:, None, :],
-            matrix[self.place[:, :, None], self.place[:, None, :]],
-            0.0,
-        )
+        real = self.real[:, :, None] & self.real[:, None, :]
+        stacked = np.where(real, matrix[self.place[:, :, None], self.place[:, None, :]], 0.0)
         diagonal = np.arange(self.width)
         own = stacked[:, diagonal, diagonal]
         largest = own.max(axis=1, initial=0.0, keepdims=True)

@@ -30,16 +30,8 @@ def huber_cost(theta, inverse, threshold):
 class SoftSearch(Search):
     """A free set, the local minimum that it leads to, and the exchanges that improve it.
 
-    Parameters
-    ----------
-    inner : WorkingSetSolver or GramSolver
-        Of a least-squares problem in normalized coordinates.
-    theta : ndarray
-        The point that MM starts from.
-    free : ndarray of int
-        The free set to start from.
-    gradient : ndarray, optional
-        Of the loss at theta.
+    ``inner`` solves a least-squares problem in normalized coordinates. MM starts from ``theta`` and the free
+    set ``free``; the ``gradient`` is that of the loss at theta, if it is known.
     """
 
     state = ("theta", "gradient", "loss", "objective", "free")

@@ -62,15 +62,10 @@ def _first(score):
 class SubsetSearch(Search):
     """A free set, the least-squares fit on it, and the moves that improve it.
 
-    Parameters
-    ----------
-    inner : WorkingSetSolver
-        Of a least-squares problem in normalized coordinates; its Gram cache is used.
-    free : ndarray of int
-        The free set to start from; dependent columns are dropped, and vacant places filled.
-    universe : ndarray of int, optional
-        The columns that the search may use; all of them by default. Indices inside the search are positions
-        in the universe, except for ``free`` here and in :meth:`solution`, which index the design.
+    ``inner`` solves a least-squares problem in normalized coordinates; its Gram cache is used. The search
+    starts from the set ``free``, of which dependent columns are dropped, and fills vacant places. It may use
+    the columns of ``universe``, by default all. Indices inside the search are positions in the universe,
+    except for ``free`` here and in :meth:`solution`, which index the design.
     """
 
     state = ("free", "A", "theta", "explained", "inverse")
