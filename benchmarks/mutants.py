@@ -132,7 +132,7 @@ MUTANTS = [Mutant(*row) for row in (
     ("selection/errorbounds", "worst = theta * q / t", "worst = theta * q"),
     ("selection/errorbounds", "return 4 * (1 - tau + step / 2) / (1 + step)", "return 2 * (1 - tau + step / 2) / (1 + step)"),
     ("selection/folds|selection/search", "gram -= np.outer(delta, delta)", "gram -= 0.0 * np.outer(delta, delta)"),
-    ("selection/folds|selection/search", "scores.append(-loss.report_factor * loss.value(eta, target, weights))", "scores.append(-loss.value(eta, target, weights))"),
+    ("selection/folds|selection/search", "scores.append(-loss.report_factor * loss.value(eta, data.y, weights))", "scores.append(-loss.value(eta, data.y, weights))"),
     ("graphs/selection|selection/graphcriteria", "D = np.mean(2.0 * xi * (1.0 - xi), axis=-1)", "D = np.mean(xi * (1.0 - xi), axis=-1)"),
     ("selection/stability", "self.scores_ = self.stability_path_.max(axis=0)", "self.scores_ = self.stability_path_.mean(axis=0)"),
 )]

@@ -41,8 +41,7 @@ def _finite_array(name, value, shape, expected):
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise ValueError(f"{expected}; got {value!r}") from None
-    same = array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
-    if not same:
+    if array.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True)):
         raise ValueError(f"{expected}; got shape {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must hold finite numbers only")

@@ -99,9 +99,7 @@ class Candidate:
         return loss + self.penalty.value(self.theta, self.alpha)
 
 
-def read_data(
-    X: Any, y: Any, *, loss: Any, sample_weight: Any, fit_intercept: bool, standardize: bool
-) -> Data:
+def read_data(X: Any, y: Any, *, loss: Any, sample_weight: Any, fit_intercept: Any, standardize: Any) -> Data:
     """Check X, y and the sample weights, and set up the columns of Z."""
     loss = get_loss(loss)
     fit_intercept, standardize = flag("fit_intercept", fit_intercept), flag("standardize", standardize)

@@ -27,12 +27,7 @@ class Columns:
     A column takes no part if it is constant and an intercept is fitted (its deviation is at most
     ``10 eps |mean|``, the rounding of its mean), or if it is zero (or below 1e-300). Then ``z_j = 0``.
 
-    Attributes
-    ----------
-    scale : ndarray of shape (p,)
-        ``theta = coef * scale``; 0 for columns that take no part.
-    norms : ndarray of shape (p,)
-        ``sqrt(sum_i d_i z_ij^2)``.
+    ``theta = coef * scale``, with 0 for columns that take no part; ``norms`` are ``sqrt(sum_i d_i z_ij^2)``.
     """
 
     def __init__(self, X: Any, d: np.ndarray, *, center: bool, standardize: bool):

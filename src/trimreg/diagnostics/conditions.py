@@ -90,20 +90,15 @@ def incoherence(
         if rest.size == 0 or V.size == 0 or inverse is None:
             return 0.0 if rest.size == 0 or V.size == 0 else np.inf, (*A, *S[:spare]), -1
         sizes = np.abs(G[np.ix_(rest, V)] @ inverse)
-        if columns == "penalized":
-            of_support = np.sort(sizes[:, :k], axis=1)[:, spare:]
-            sums = of_support.sum(axis=1)
-        else:
-            sums = sizes.sum(axis=1)
+        paid = np.sort(sizes[:, :k], axis=1)[:, spare:] if columns == "penalized" else sizes
+        sums = paid.sum(axis=1)
         row = int(np.argmax(sums))
         return float(sums[row]), (*A, *S[np.argsort(sizes[row, :k], kind="stable")[:spare]]), rest[row]
 
-    def draw(rng):
-        return tuple(np.setdiff1d(rng.choice(p, size=h, replace=False), S))
-
     return search(
-        evaluate, outside, range(max(0, h - k), min(h, p - k) + 1), draw, method=method, n_draws=n_draws,
-        max_sets=max_sets, rng=np.random.default_rng(random_state),
+        evaluate, outside, range(max(0, h - k), min(h, p - k) + 1),
+        lambda rng: tuple(np.setdiff1d(rng.choice(p, size=h, replace=False), S)), method=method,
+        n_draws=n_draws, max_sets=max_sets, rng=np.random.default_rng(random_state),
     )  # fmt: skip
 
 
@@ -180,12 +175,9 @@ def dual_feasibility(
         row = int(np.argmax(z))
         return float(z[row]), U, rest[row]
 
-    def draw(rng):
-        return tuple(rng.choice(p, size=h, replace=False))
-
     return search(
-        evaluate, range(p), [h], draw, method=method, n_draws=n_draws, max_sets=max_sets,
-        rng=np.random.default_rng(random_state),
+        evaluate, range(p), [h], lambda rng: tuple(rng.choice(p, size=h, replace=False)), method=method,
+        n_draws=n_draws, max_sets=max_sets, rng=np.random.default_rng(random_state),
     )  # fmt: skip
 
 
@@ -226,9 +218,7 @@ def _coordinate_descent(Q, q, levels, max_sweeps):
             x[j] = np.sign(rest) * max(abs(rest) - levels[j], 0.0) / Q[j, j]
         signs = np.sign(x)
         if pattern is None or np.any(signs != pattern):
-            pattern = signs
-            on = signs != 0
-            exact = np.zeros_like(x)
+            pattern, on, exact = signs, signs != 0, np.zeros_like(x)
             if on.any():
                 exact[on] = np.linalg.solve(Q[np.ix_(on, on)], q[on] - levels[on] * signs[on])
             slope = np.abs(q - Q @ exact)[~on]

@@ -77,9 +77,8 @@ def exact_penalty_alpha(
     >>> round(exact_penalty_alpha(X, y, groups=[0, 0]), 4)  # sqrt(2/2 + 4/2) * sqrt(10/2) / sqrt(2)
     2.7386
     """
-    data = read_data(
-        X, y, loss=loss, sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize
-    )
+    setting = {"fit_intercept": fit_intercept, "standardize": standardize}
+    data = read_data(X, y, loss=loss, sample_weight=sample_weight, **setting)
     penalty = TrimmedL1(0, penalty_factor, groups=groups, q=q)
     threshold = exact_penalty_threshold(data, penalty.bind(data.columns.shape[1], data.loss.n_outputs))
     if not np.isfinite(threshold):

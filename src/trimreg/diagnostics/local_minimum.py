@@ -218,17 +218,13 @@ def _scales(point, tol):
     at_zero = np.where(excluded, 0.0, np.abs(data.columns.gradient(slope).ravel()))
     # One scale per group, whatever the norms of its columns.
     norms = norm.common(data.norms)
-    floor = 64 * _EPS * _size_of_slopes(point, slope) / tol
+    # The size of the numbers whose difference is the gradient in the predictor sets its rounding.
+    size = float(np.sum(np.abs(slope)) + np.sum(np.abs(point.slope)))
+    if point.loss.constant_curvature:
+        size = data.rms(data.y) + data.rms(point.eta)
+    floor = 64 * _EPS * size / tol
     per_norm = max(float(np.max(_ratio(at_zero, norms), initial=0.0)), floor)
     return norms * per_norm, max(float(np.sum(np.abs(slope))), floor)
-
-
-def _size_of_slopes(point, at_zero):
-    """The size of the numbers whose difference is the gradient in the predictor, which sets its rounding."""
-    data = point.data
-    if point.loss.constant_curvature:
-        return data.rms(data.y) + data.rms(point.eta)
-    return float(np.sum(np.abs(at_zero)) + np.sum(np.abs(point.slope)))
 
 
 def _ratio(size, scale):

@@ -98,8 +98,7 @@ def _feasible_weights(weights, point):
     slack = np.sqrt(np.finfo(float).eps)
     if (weights < -slack).any() or (weights > 1 + slack).any():
         raise ValueError("weights must lie between 0 and 1")
-    n_free = point.penalty.n_free
-    regular = (point.factor > 0) & np.isfinite(point.factor)
+    n_free, regular = point.penalty.n_free, (point.factor > 0) & np.isfinite(point.factor)
     count = int(np.count_nonzero(regular))
     if n_free is not None and abs(weights[regular].sum() - (count - n_free)) > slack * max(count, 1):
         raise ValueError(

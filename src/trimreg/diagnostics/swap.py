@@ -189,15 +189,9 @@ def _attained(model, found, floor):
 class _Model:
     """The refit on the active set A, and the scores of entering and leaving it.
 
-    Attributes
-    ----------
-    slot : int or None
-        None if a feature must leave for another to enter; otherwise the feature that can leave at no cost,
-        or -1 if a place is empty.
-    exact : bool
-        Whether scores are exact differences of F.
-    must_verify : bool
-        Whether a refit may violate the signs that its score assumes.
+    ``slot`` is None if a feature must leave for another to enter; otherwise it is the feature that can leave
+    at no cost, or -1 if a place is empty. Scores are exact differences of F if ``exact``. If ``must_verify``,
+    a refit may violate the signs that its score assumes.
     """
 
     def __init__(self, point, target):
@@ -225,9 +219,8 @@ class _Model:
         # Least penalized first: a free column that earlier ones explain can be set to 0 and its share given
         # to them at no cost, so its place is free. A penalized column stays as it is.
         by_size = np.argsort(-magnitude, kind="stable")
-        order = np.concatenate(
-            [np.flatnonzero(never & ~at_bound), by_size[free[by_size]], by_size[paying[by_size]]]
-        )
+        unpenalized = np.flatnonzero(never & ~at_bound)
+        order = np.concatenate([unpenalized, by_size[free[by_size]], by_size[paying[by_size]]])
         self.root = np.sqrt(point.data.d)
         Z = self.columns.dense(order) * self.root[:, None]
         kept, self.basis, R = _independent(Z)
@@ -246,11 +239,9 @@ class _Model:
         self.theta = self.inverse_root @ (self.basis.T @ rest - self.inverse_root.T @ pull)
         self.residual = rest - Z[:, kept] @ self.theta
 
-        self.slot = None
+        self.slot = int(idle.min()) if idle.size else None
         if np.count_nonzero(free) < self.n_free:
             self.slot = -1
-        elif idle.size:
-            self.slot = int(idle.min())
         self.leaving = np.flatnonzero(self.is_free)
         can_enter = self.outside.any() or paying.any()
         # With an empty place nothing is penalized, whatever alpha is. A feature at the bound of ``positive``

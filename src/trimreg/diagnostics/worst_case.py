@@ -55,9 +55,7 @@ class WorstCase:
     @property
     def holds(self) -> bool | None:
         """Whether the value is below 1 for every set; None if it is below 1 but not all sets were tried."""
-        if self.value >= 1.0:
-            return False
-        return True if self.exact else None
+        return False if self.value >= 1.0 else self.exact or None
 
 
 def search(

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-#: Smallest value of a sum of squares, so that the deviance of a perfect fit is finite.
-SMALLEST = float(np.finfo(float).tiny)
+SMALLEST = float(np.finfo(float).tiny)  # of a sum of squares, so that the deviance of a perfect fit is finite
 
 
 class Loss:
@@ -28,30 +27,23 @@ class Loss:
     #: Whether the curvature is the same at every eta. Then one Gram matrix serves a whole fit, and centering
     #: replaces the intercept.
     constant_curvature: bool = False
-    #: Whether L is ``sum_i d_i ||eta_i - y_i||^2 / 2``, so that rows can be compressed.
-    least_squares: bool = False
+    least_squares: bool = (
+        False  # whether L is sum_i d_i ||eta_i - y_i||^2 / 2, so that rows can be compressed
+    )
     #: A bound of the second derivative of ``l`` in eta (of its norm, for several outputs), or inf.
     curvature_bound: float = np.inf
-    #: Number of predictors per sample; known once the loss is bound.
-    n_outputs: int = 1
-    #: Whether ``eta`` has shape (n, n_outputs), even for one output, instead of (n,).
-    multi_output: bool = False
-    #: Whether y is a matrix of shape (n, columns).
-    matrix_target: bool = False
+    n_outputs: int = 1  # number of predictors per sample; known once the loss is bound
+    multi_output: bool = False  # whether eta has shape (n, n_outputs), even for one output, instead of (n,)
+    matrix_target: bool = False  # whether y is a matrix of shape (n, columns)
     #: Whether L is a sum over samples, so that the Hessian in eta is diagonal (or K x K blocks).
     separable: bool = True
-    #: Whether a constant added to eta changes L. If not, there is no intercept.
-    sees_constants: bool = True
-    #: Whether y must not be negative.
-    positive_target: bool = False
-    #: Number of outputs that the others determine, so that they are not parameters.
-    redundant_outputs: int = 0
+    sees_constants: bool = True  # whether a constant added to eta changes L; if not, there is no intercept
+    positive_target: bool = False  # whether y must not be negative
+    redundant_outputs: int = 0  # number of outputs that the others determine, so that they are not parameters
     #: Whether ``gradient`` and ``pointwise`` also take PyTorch tensors, and rows of several problems.
     array_agnostic: bool = False
-    #: Factor of L in reports: twice least squares is the mean squared error.
-    report_factor: float = 1.0
-    #: Whether :meth:`gram` works on copies of its columns, as large as the columns themselves.
-    copies_columns: bool = False
+    report_factor: float = 1.0  # of L in reports: twice least squares is the mean squared error
+    copies_columns: bool = False  # whether gram works on copies of its columns, as large as these
 
     @property
     def working_vectors(self) -> int:
@@ -169,8 +161,7 @@ def block_gram(design: Any, W: np.ndarray, n_outputs: int, hessian: Any) -> np.n
     return product
 
 
-#: The losses of the library by name; :mod:`trimreg.losses` fills it.
-LOSSES: dict[str, type[Loss]] = {}
+LOSSES: dict[str, type[Loss]] = {}  # those of the library by name; trimreg.losses fills it
 
 
 def get_loss(loss: str | Loss) -> Loss:

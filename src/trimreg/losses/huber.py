@@ -54,8 +54,7 @@ class Huber(Loss):
             raise ValueError(f"epsilon must be > 0 and finite; got {epsilon!r}")
         if scale is not None and not 0 < scale < np.inf:
             raise ValueError(f"scale must be None or a finite number > 0; got {scale!r}")
-        self.epsilon = epsilon
-        self.scale = scale
+        self.epsilon, self.scale = epsilon, scale
         self.separable = scale is not None
         self.curvature_bound = np.inf if scale is None else 1.0 / scale
         self._floor: float | None = None
@@ -96,10 +95,7 @@ class Huber(Loss):
         return d * (np.clip(eta - y, -limit, limit) / scale)
 
     def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
-        """``d_i / s`` for residuals within epsilon s, else 0: the Hessian, or an upper bound of it.
-
-        With an estimated scale a matrix of rank one is subtracted; see :meth:`gram`.
-        """
+        """``d_i / s`` for residuals within epsilon s, else 0; for an estimated scale an upper bound."""
         return self._hessian(eta, y, d)[0]
 
     def gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:

@@ -16,14 +16,7 @@ PENALTIES.update({kind.name: kind for kind in _KINDS})
 _COMPILED = {"distance_to_optimal_weights": ".simplex", "project_capped_simplex": ".simplex"}
 
 __all__ = [
-    "PENALTIES",
-    "Penalty",
-    "count_from",
-    "get_penalty",
-    "largest",
-    "soft_threshold",
-    "subgradient_residual",
-    *_COMPILED,
-    *(kind.__name__ for kind in _KINDS),
-]
+    "PENALTIES", "Penalty", "count_from", "get_penalty", "largest", "soft_threshold", "subgradient_residual",
+    *_COMPILED, *(kind.__name__ for kind in _KINDS),
+]  # fmt: skip
 __getattr__, _ = lazy(__name__, _COMPILED)

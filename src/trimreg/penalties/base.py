@@ -38,8 +38,7 @@ def largest_violation(
     return float(np.max(np.abs(nearest(theta, gradient, threshold, positive)), initial=0.0))
 
 
-#: The penalties of the library by name; :mod:`trimreg.penalties` fills it.
-PENALTIES: dict[str, type[Penalty]] = {}
+PENALTIES: dict[str, type[Penalty]] = {}  # those of the library by name; trimreg.penalties fills it
 
 
 def get_penalty(penalty: str | Penalty) -> Penalty:
@@ -73,19 +72,13 @@ class Penalty:
     """
 
     name: str = "custom"
-    #: Number of parts that the penalty leaves free, or None if it does not trim.
-    n_free: int | None = None
-    #: Whether ``weights`` are those of a majorizer, which MM needs.
-    majorizes: bool = True
-    #: Whether the weights are the same everywhere, so that the penalty is convex.
-    constant_weights: bool = False
-    #: The parts and their lengths, once the penalty is bound.
-    norm: Norm
+    n_free: int | None = None  # number of parts that the penalty leaves free, or None if it does not trim
+    majorizes: bool = True  # whether ``weights`` are those of a majorizer, which MM needs
+    constant_weights: bool = False  # whether the weights are the same everywhere, so that it is convex
+    norm: Norm  # the parts and their lengths, once the penalty is bound
 
     def __init__(self, penalty_factor: Any = None, *, groups: Any = None, q: float = 2):
-        self.penalty_factor = penalty_factor
-        self.groups = groups
-        self.q = q
+        self.penalty_factor, self.groups, self.q = penalty_factor, groups, q
 
     def __repr__(self):
         hidden = {"norm"} | ({"q"} if self.groups is None and self.q == 2 else set())
@@ -167,9 +160,8 @@ class Penalty:
 
     def magnitudes(self, theta: np.ndarray) -> np.ndarray:
         """``r_j = f_j ||theta_j||``; 0 for excluded parts."""
-        return np.where(self._excluded, 0.0, self._factor) * np.where(
-            self._excluded, 0.0, self.norm.lengths(theta)
-        )
+        factor, length = (np.where(self._excluded, 0.0, x) for x in (self._factor, self.norm.lengths(theta)))
+        return factor * length
 
     def thresholds(self, weights: np.ndarray, alpha: float) -> np.ndarray:
         """``alpha f_j w_j``, the penalties on ||theta_j|| in the weighted problem with these weights."""
@@ -214,9 +206,8 @@ class Penalty:
     def _whole_prox(self, z, alpha, step):
         """The prox of a penalty that depends only on Euclidean lengths: z shrinks along itself."""
         if self.norm.q == np.inf:
-            raise ValueError(
-                f"the prox of {type(self).__name__} has no closed form for q = inf; use solver='mm'"
-            )
+            name = type(self).__name__
+            raise ValueError(f"the prox of {name} has no closed form for q = inf; use solver='mm'")
         length, j = self.norm.lengths(z), self._regular
         size = length.copy()
         size[self._excluded] = 0.0

@@ -101,16 +101,6 @@ class Groups:
     r"""Parts given by one label per coordinate, with lengths :math:`\|\theta_G\|_q`, ``q`` 2 or inf.
 
     The labels are 0 to the number of parts minus one, each at least once.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.penalties.norms import Groups
-    >>> groups = Groups(np.array([0, 0, 1]), q=2)
-    >>> groups.lengths(np.array([3.0, 4.0, -1.0]))
-    array([5., 1.])
-    >>> groups.shrink(np.array([3.0, 4.0, -1.0]), np.array([2.5, 2.0]))
-    array([1.5, 2. , 0. ])
     """
 
     def __init__(self, label, q=2):
@@ -254,12 +244,6 @@ def partition(groups: Any, n_features: int) -> np.ndarray:
 
     ``groups`` has one label per column (of any kind; labels are numbered in sorted order), or consists of
     lists of column indices, with each column in one list.
-
-    Examples
-    --------
-    >>> from trimreg.penalties.norms import partition
-    >>> partition(["b", "a", "b"], 3), partition([[0, 2], [1]], 3)
-    (array([1, 0, 1]), array([0, 1, 0]))
     """
     expected = f"groups must hold a label for each of the {n_features} features, or lists of feature indices"
     if isinstance(groups, (str, bytes)) or not np.iterable(groups):

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-#: Steps of Newton's method before :func:`project_rows` sorts.
-_NEWTON_STEPS = 12
+_NEWTON_STEPS = 12  # before project_rows sorts
 _EPS = float(np.finfo(float).eps)
 
 
@@ -101,26 +100,8 @@ def project_rows(y: Any, total: Any, valid: Any = None) -> Any:
     the projection can be queued ahead or captured in a CUDA graph. The sums are taken in double precision,
     where the device has it.
 
-    Parameters
-    ----------
-    y : array of shape (..., p)
-    total : number, or array of shape (..., 1)
-        The s of each row.
-    valid : array of bool of shape (..., p), optional
-        The entries that take part. The weights of the others are 0.
-
-    Returns
-    -------
-    array of shape (..., p)
-        With the type of y.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.penalties.simplex import project_rows
-    >>> project_rows(np.array([[3.0, 0.5, 0.25], [0.5, 0.5, 0.5]]), np.array([[1.0], [2.0]])).round(3)
-    array([[1.   , 0.   , 0.   ],
-           [0.667, 0.667, 0.667]])
+    ``total``, a number or an array of shape (..., 1), is the s of each row. Only the entries of ``valid``, an
+    array of bool, take part; the weights of the others are 0. The result has the type of y.
     """
     xp = _namespace(y)
     wide = _in_double(y)
@@ -272,6 +253,5 @@ def _sorted(values):
 
 def _taken_along(values, index):
     """The values at these places of the last axis."""
-    return (
-        np.take_along_axis(values, index, -1) if isinstance(values, np.ndarray) else values.gather(-1, index)
-    )
+    is_numpy = isinstance(values, np.ndarray)
+    return np.take_along_axis(values, index, -1) if is_numpy else values.gather(-1, index)

@@ -87,9 +87,8 @@ def spread(positions: ArrayLike, gap: float) -> np.ndarray:
             mean, size = (mean * size + other * count) / (size + count), size + count
         blocks.append((mean, size))
     placed = np.empty(positions.size)
-    placed[order] = np.repeat([m for m, _ in blocks], [s for _, s in blocks]) + gap * np.arange(
-        positions.size
-    )
+    placed[order] = np.repeat([mean for mean, _ in blocks], [size for _, size in blocks])
+    placed[order] += gap * np.arange(positions.size)
     return placed
 
 
@@ -109,14 +108,12 @@ def label_right_ends(ax: Any, values: ArrayLike, labels: Sequence[str], colors: 
     places = spread(fractions, gap)
     steps = gap * np.argsort(np.argsort(places, kind="stable"))
     places = np.clip(np.minimum(places - steps, 1.0 - (len(places) - 1) * gap), 0.0, None) + steps
+    line = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
     for fraction, place, label, color in zip(fractions, places, labels, colors, strict=True):
         ax.annotate(
             label, xy=(1.0, fraction), xytext=(1.045, place), xycoords="axes fraction",
             textcoords="axes fraction", color=color, fontsize=SMALL, va="center", annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 0,
-                "relpos": (0, 0.5),
-            },
+            arrowprops=line | {"color": color},
         )  # fmt: skip
 
 

@@ -22,14 +22,10 @@ H_VALUES = tuple(range(1, 21))
 SOLVERS = ("mm", "bcd", "dc", "prox")
 #: The stages of :func:`run`; each is announced before it begins.
 STAGES = (
-    "reading the data",
-    "trimmed lasso for h = 1 to 20",
-    "choosing h by cross-validation",
-    "choosing the lasso's alpha by cross-validation",
-    "choosing MCP's alpha by cross-validation",
-    "checking every fit from the data",
-    "timing the solvers on one problem",
-)
+    "reading the data", "trimmed lasso for h = 1 to 20", "choosing h by cross-validation",
+    "choosing the lasso's alpha by cross-validation", "choosing MCP's alpha by cross-validation",
+    "checking every fit from the data", "timing the solvers on one problem",
+)  # fmt: skip
 
 
 class BadInput(ValueError):

@@ -162,11 +162,9 @@ def n_parts(task: Task) -> int:
 
 def largest_alpha(task: Task) -> float:
     """The smallest alpha at which the lasso solution is the null model."""
-    problem = task.problem
-    null = WorkingSetSolver(problem, 1e-4)
-    levels = problem.penalty.levels(1.0)
+    penalty, null = task.problem.penalty, WorkingSetSolver(task.problem, 1e-4)
+    levels, pull = penalty.levels(1.0), penalty.norm.dual_lengths(null.gradient_at_null)
     regular = (levels > 0) & np.isfinite(levels)
-    pull = problem.penalty.norm.dual_lengths(null.gradient_at_null)
     return float(np.max(pull[regular] / levels[regular], initial=0.0))
 
 

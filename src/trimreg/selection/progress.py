@@ -37,13 +37,10 @@ def progress(
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    label_column = TextColumn("{task.description}", markup=False)
     columns = (
-        label_column,
-        BarColumn(24),
-        MofNCompleteColumn(),
+        TextColumn("{task.description}", markup=False), BarColumn(24), MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
-    )
+    )  # fmt: skip
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(label, total=total)
         yield lambda count=1: bar.advance(task, count)

@@ -49,9 +49,8 @@ class Search:
             raise ValueError("rule='1se' needs folds; with a criterion use rule='min'")
         if not isinstance(self.verbose, bool):
             check.check_number("verbose", self.verbose, 0)
-        if self.n_jobs is not None and (
-            isinstance(self.n_jobs, bool) or not isinstance(self.n_jobs, Integral) or self.n_jobs == 0
-        ):
+        count = isinstance(self.n_jobs, Integral) and not isinstance(self.n_jobs, bool)
+        if self.n_jobs is not None and (not count or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}")
 
     @classmethod
@@ -75,9 +74,8 @@ class Search:
         """
         n = X.shape[0]
         if groups is not None and np.shape(groups) != (n,):
-            raise ValueError(
-                f"cv_groups must have one group per sample, {n} in all; got shape {np.shape(groups)}"
-            )
+            shape = np.shape(groups)
+            raise ValueError(f"cv_groups must have one group per sample, {n} in all; got shape {shape}")
         weights = np.ones(n) if weights is None else weights
         try:
             cv = check_cv(5 if self.cv is None else self.cv, y, classifier=classifier)
@@ -86,13 +84,11 @@ class Search:
             raise ValueError(f"cv must be a number of folds, a splitter or an iterable: {error}") from None
         if any(weights[train].sum() == 0 for train, _ in folds):
             raise ValueError("cv must give training samples of positive weight in every fold")
-        folds = [(train, test[weights[test] > 0]) for train, test in folds]
-        folds = [(train, test) for train, test in folds if test.size]
+        folds = [(train, test[weights[test] > 0]) for train, test in folds if (weights[test] > 0).any()]
         needed = 2 if self.rule == "1se" else 1
         if len(folds) < needed:
-            raise ValueError(
-                f"cv must give at least {needed} folds with test samples of positive weight; got {len(folds)}"
-            )
+            expected = f"at least {needed} folds with test samples of positive weight"
+            raise ValueError(f"cv must give {expected}; got {len(folds)}")
         return folds
 
     def progress(self, total: int, label: str):

@@ -236,9 +236,8 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         leaf = self.param_name.split("__")[-1]
         automatic = self.hs is None or (isinstance(self.hs, str) and self.hs == "auto")
         if automatic and leaf not in COUNTS:
-            raise ValueError(
-                f"hs must be given as numbers for param_name={self.param_name!r}; got {self.hs!r}"
-            )
+            name = f"param_name={self.param_name!r}"
+            raise ValueError(f"hs must be given as numbers for {name}; got {self.hs!r}")
         if automatic:
             sizes = auto_hs(half, p)[1:].tolist()
             if self.hs == "auto":
