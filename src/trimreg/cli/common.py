@@ -38,15 +38,6 @@ def refused_as_bad_input(what: str = "") -> Iterator[None]:
     """Turn a ``ValueError`` of the library's own checks into :class:`BadInput`, and warnings into lines.
 
     Put it around a call that checks its arguments and nothing else, so that bugs still show as such.
-
-    Examples
-    --------
-    >>> from trimreg.cli.common import refused_as_bad_input
-    >>> with refused_as_bad_input("the fit"):
-    ...     raise ValueError("h must be at most 3")
-    Traceback (most recent call last):
-        ...
-    trimreg.cli.common.BadInput: the fit: h must be at most 3
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -64,14 +55,7 @@ def refused_as_bad_input(what: str = "") -> Iterator[None]:
 
 
 def one_line(text: object) -> str:
-    """The text with every run of white space, also line breaks, as a single space.
-
-    Examples
-    --------
-    >>> from trimreg.cli.common import one_line
-    >>> one_line("no\\n  table")
-    'no table'
-    """
+    """The text with every run of white space, also line breaks, as a single space."""
     return " ".join(str(text).split())
 
 
@@ -148,14 +132,7 @@ def announcer(total: int) -> Iterator[Callable[[str], None]]:
 
 
 def parse_h(text: str) -> int | float | str:
-    """``"auto"``, an int, or a fraction in (0, 1).
-
-    Examples
-    --------
-    >>> from trimreg.cli.common import parse_h
-    >>> parse_h("10"), parse_h("0.2"), parse_h("auto")
-    (10, 0.2, 'auto')
-    """
+    """``"auto"``, an int, or a fraction in (0, 1)."""
     if text == "auto":
         return text
     try:
@@ -172,14 +149,7 @@ def parse_h(text: str) -> int | float | str:
 
 
 def parse_alpha(text: str) -> float | str:
-    """``"exact"``, ``"auto"`` or a number >= 0.
-
-    Examples
-    --------
-    >>> from trimreg.cli.common import parse_alpha
-    >>> parse_alpha("exact"), parse_alpha("0.1")
-    ('exact', 0.1)
-    """
+    """``"exact"``, ``"auto"`` or a number >= 0."""
     if text in ("exact", "auto"):
         return text
     try:
@@ -198,16 +168,7 @@ def check_count(h: Any, most: int, what: str, option: str = "--h") -> None:
 
 
 def check_choice(option: str, value: Any, allowed: Iterable[str]) -> None:
-    """:class:`BadInput` unless the value is one of the words allowed.
-
-    Examples
-    --------
-    >>> from trimreg.cli.common import check_choice
-    >>> check_choice("--rule", "max", ["min", "1se"])
-    Traceback (most recent call last):
-        ...
-    trimreg.cli.common.BadInput: --rule must be min or 1se; got 'max'
-    """
+    """:class:`BadInput` unless the value is one of the words allowed."""
     allowed = list(allowed)
     if value not in allowed:
         raise BadInput(f"{option} must be {', '.join(allowed[:-1])} or {allowed[-1]}; got {value!r}")

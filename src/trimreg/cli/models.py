@@ -32,12 +32,6 @@ def build(
     """The estimator for a loss; if h or alpha is ``"auto"``, the one that chooses it.
 
     Folds are shuffled, because the rows of a file are often sorted.
-
-    Examples
-    --------
-    >>> from trimreg.cli.models import build
-    >>> type(build("poisson", 3, "exact")).__name__, type(build("logistic", "auto", "exact")).__name__
-    ('TrimmedPoissonRegressor', 'TrimmedLogisticRegressionCV')
     """
     from .. import estimators, selection
     from ..penalties import TrimmedL1
@@ -73,13 +67,6 @@ def scores(loss: str, eta: np.ndarray, y: np.ndarray, classes: Any = None) -> di
     R^2 and root mean squared error; also mean absolute error for Huber's loss; the share of deviance
     explained for counts and positive targets; accuracy, log loss and (for two classes) area under the ROC
     curve for classes; Harrell's concordance for survival times.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.cli.models import scores
-    >>> scores("quadratic", np.array([1.0, 2.0]), np.array([1.0, 4.0]))["rmse"].round(3)
-    np.float64(1.414)
     """
     if loss == "cox":
         from ..estimators.survival import concordance_index

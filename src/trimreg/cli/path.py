@@ -115,20 +115,10 @@ def _print(fits, features):
     rows, before = [], frozenset()
     for h, inside, objective in zip(fits.hs, _inside(fits), fits.objectives[:, 0], strict=True):
         now = frozenset(inside.nonzero()[0].tolist())
-        rows.append(
-            [
-                str(h),
-                str(len(now)),
-                f"{objective:.6g}",
-                _names(now - before, features),
-                _names(before - now, features),
-            ]
-        )
+        changes = [_names(now - before, features), _names(before - now, features)]
+        rows.append([str(h), str(len(now)), f"{objective:.6g}", *changes])
         before = now
-    headings = [
-        ("h", "right"),
-        ("kept", "right"),
-        ("objective", "right"),
+    headings = [(name, "right") for name in ("h", "kept", "objective")] + [
         ("enter", "left"),
         ("leave", "left"),
     ]

@@ -26,17 +26,6 @@ def read_table(path: str | os.PathLike) -> Any:
 
     The separator of a CSV file is the most frequent one of ``, ; |`` and tab in its first line. Decimal
     commas are understood if the separator is another character.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from trimreg.cli.tables import read_table
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "a.csv")
-    ...     _ = file.write_text("x;y\\n1,5;a\\n2,5;b\\n")
-    ...     read_table(file)["x"].tolist()
-    [1.5, 2.5]
     """
     path = Path(path)
     if not path.exists():
@@ -154,17 +143,6 @@ def learn(
     Text becomes one-hot columns, and constant columns are left out. Missing values are refused, or filled
     with ``impute="mean"`` or ``"median"``; in a category, by its most common level. ``categorical`` names
     columns of numbers that are categories.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from trimreg.cli.tables import learn
-    >>> frame = pd.DataFrame({"age": [30, 40, 50], "sex": ["f", "m", "f"], "one": [1, 1, 1]})
-    >>> recipe, notes = learn(frame)
-    >>> recipe.features
-    ['age', 'sex=m']
-    >>> notes
-    ["constant column left out: 'one'", "'sex' is text: one-hot as 'sex=m', against 'f'"]
     """
     if impute not in ("mean", "median"):
         refuse_missing(frame)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..designs.convert import to_host
-from ..losses import LOSSES, Loss, get_loss
+from ..losses import LOSSES
 from ..losses.base import namespace
 from ..penalties import TrimmedL1, count_from, subgradient_residual
 from ..penalties.simplex import distance_to_optimal_weights, project_rows
@@ -20,7 +20,7 @@ from ..solvers.first_order.arrays import GramBatch, SampleBatch, on_host, to_num
 from ..solvers.first_order.batch import Terms, run_batch
 from . import validation as check
 from .batch_input import BatchData, as_batch, moments
-from .task import prepare
+from .task import Settings, check_data, set_up
 
 FORMS = ("auto", "samples", "gram")
 _HOST_BYTES = 8 << 20  # matrices that one step reads: on a CPU they should stay in its cache
@@ -168,11 +168,17 @@ def solve_batch(
     ((200, 8), np.float64(0.01))
     """
     data = as_batch(X, y, sample_weight, h=h, alpha=alpha, theta0=theta0, eta=eta, tau=tau)
-    model = _model(data, loss, h, alpha, fit_intercept, standardize, tol, max_iter, eta, tau)
+    check.check_choice("loss", loss, [name for name, kind in LOSSES.items() if kind.array_agnostic])
+    check.check_number("max_iter", max_iter, 1, integral=True)
+    settings = Settings(
+        loss=loss, penalty="l1", alpha=alpha if isinstance(alpha, str) else 0.0, solver="bcd",
+        fit_intercept=fit_intercept, standardize=standardize, tol=tol, max_iter=max_iter,
+    )  # fmt: skip
+    model = _model(data, settings, h, alpha, eta, tau)
     check.check_choice("form", form, FORMS)
-    if form == "gram" and not model.loss.least_squares:
+    if form == "gram" and not settings.loss.least_squares:
         raise ValueError(f"form='gram' is for loss='quadratic'; with loss {loss!r} use form='samples'")
-    form = _form(data, model.loss) if form == "auto" else form
+    form = _form(data, settings.loss) if form == "auto" else form
     if batch_size is None:
         batch_size = _batch_size(data, form)
     size = check.check_number("batch_size", batch_size, 1, integral=True)
@@ -203,36 +209,22 @@ def solve_batch(
 
 @dataclass(frozen=True)
 class _Model:
-    """The checked arguments."""
+    """The checked arguments: the settings that the problems share, and arrays with one entry for each."""
 
-    loss: Loss
+    settings: Settings
     h: np.ndarray
     alpha: np.ndarray | str
     eta: np.ndarray | None
     tau: np.ndarray
-    fit_intercept: bool
-    standardize: bool
-    tol: float
-    max_iter: int
 
 
-def _model(data, loss, h, alpha, fit_intercept, standardize, tol, max_iter, eta, tau):
-    check.check_choice("loss", loss, tuple(name for name, kind in LOSSES.items() if kind.array_agnostic))
-    loss = get_loss(loss)
-    loss.check_target(to_numpy(data.y).ravel())
+def _model(data, settings, h, alpha, eta, tau):
+    settings.loss.check_target(to_numpy(data.y).ravel())
     counts = h if np.ndim(h) else [h]
     counts = np.array([count_from(one, data.p) for one in np.array(counts, dtype=object).tolist()])
-    if isinstance(alpha, str):
-        check.check_alpha(alpha)
-    else:
-        alpha = _numbers("alpha", alpha, data.count, strict=False)
-    return _Model(
-        loss, np.broadcast_to(counts, data.count), alpha,
-        None if eta is None else _numbers("eta", eta, data.count), _numbers("tau", tau, data.count),
-        check.check_flag("fit_intercept", fit_intercept), check.check_flag("standardize", standardize),
-        check.check_number("tol", tol, 0.0, strict=True),
-        check.check_number("max_iter", max_iter, 1, integral=True),
-    )  # fmt: skip
+    alpha = alpha if isinstance(alpha, str) else _numbers("alpha", alpha, data.count, strict=False)
+    eta = None if eta is None else _numbers("eta", eta, data.count)
+    return _Model(settings, np.broadcast_to(counts, data.count), alpha, eta, _numbers("tau", tau, data.count))
 
 
 def _numbers(name, value, count, strict=True):
@@ -272,7 +264,8 @@ def _solve_part(data, model, form, part, result, advance):
     theta = _start(data, batch, part)
     terms, steps = _terms(data, model, form, batch, alpha, part, theta)
     w = terms.total / p * xp.ones_like(theta[:, :p])
-    end = run_batch(steps, theta, w, terms, project=project_rows, max_iter=model.max_iter, advance=advance)
+    limit = model.settings.max_iter
+    end = run_batch(steps, theta, w, terms, project=project_rows, max_iter=limit, advance=advance)
     theta, w = end.theta, end.w
     if norms is not None:
         theta, w = _at_most_h(data, model, part, end)
@@ -285,11 +278,11 @@ def _solve_part(data, model, form, part, result, advance):
 def _problems(data, model, part):
     """The batch, the means that were subtracted from y, and the column norms if alpha is "exact"."""
     X, y, d = data.arrays(part)
-    xp, quadratic, center = namespace(X), model.loss.least_squares, model.fit_intercept
-    exact = isinstance(model.alpha, str)
+    xp, exact, settings = namespace(X), isinstance(model.alpha, str), model.settings
+    quadratic, center = settings.loss.least_squares, settings.fit_intercept
     offset = inverse_scale = norms = None
-    if center or model.standardize or exact:
-        offset, inverse_scale, norms = moments(X, d, center, model.standardize, data.same_matrix)
+    if center or settings.standardize or exact:
+        offset, inverse_scale, norms = moments(X, d, center, settings.standardize, data.same_matrix)
     mean_y = xp.zeros_like(y[:, 0])
     if center and quadratic:
         mean = (d * y).sum(-1)[:, None]
@@ -299,7 +292,7 @@ def _problems(data, model, part):
         # exact zeros where y is constant but for rounding of its mean
         y = xp.where(spread <= 10 * np.finfo(float).eps * xp.abs(mean), 0.0, target)
         mean_y = mean[:, 0]
-    batch = SampleBatch(X, y, d, model.loss, offset, inverse_scale, center and not quadratic)
+    batch = SampleBatch(X, y, d, settings.loss, offset, inverse_scale, center and not quadratic)
     return batch, mean_y, norms if exact else None
 
 
@@ -340,7 +333,7 @@ def _terms(data, model, form, batch, alpha, part, theta):
         smaller = gram if gram is not None and data.p <= data.n else one
         eta = xp.ones_like(total) / smaller.lipschitz()[:, None]
     scale = xp.amax(xp.abs(batch.gradient(xp.zeros_like(theta))), -1)[:, None]
-    goal = max(model.tol, 50 * np.finfo(float).eps) * xp.where(scale > 0, scale, 1.0)
+    goal = max(model.settings.tol, 50 * np.finfo(float).eps) * xp.where(scale > 0, scale, 1.0)
     return Terms(column(alpha), total, eta, column(model.tau[part]), goal), steps
 
 
@@ -362,11 +355,8 @@ def _at_most_h(data, model, part, end):
     for row in np.flatnonzero(nonzeros > model.h[part]):
         here = slice(part.start + int(row), part.start + int(row) + 1)
         X, y, d = (to_numpy(array) for array in data.arrays(here))
-        task = prepare(
-            X if X.ndim == 2 else X[0], y[0], loss=model.loss, penalty=TrimmedL1(int(model.h[here][0])),
-            alpha="exact", solver="bcd", fit_intercept=model.fit_intercept, standardize=model.standardize,
-            sample_weight=d[0], tol=model.tol,
-        )  # fmt: skip
+        settings = replace(model.settings, penalty=TrimmedL1(int(model.h[here][0])))
+        task = set_up(check_data(X if X.ndim == 2 else X[0], y[0], d[0], settings), settings)
         step = task.at_most_h(Step(to_numpy(end.theta[row]), None, 0.0))
         end.theta[row] = data.like(step.theta)
         end.w[row] = data.like(step.weights[: data.p])

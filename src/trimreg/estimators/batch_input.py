@@ -18,20 +18,12 @@ _SMALLEST = 1e-300  # smaller deviations count as 0: the coefficient of such a c
 
 @dataclass(frozen=True)
 class BatchData:
-    """Data of ``count`` problems. Arrays that all problems share have no problem axis, or one of length 1.
+    """Data of ``count`` problems. Arrays that all problems share have no problem axis, or one of length 1."""
 
-    Attributes
-    ----------
-    X : array of shape (count, n, p) or (n, p), of any floating type
-    y, d : arrays of shape (count, n) or (1, n), float64
-    theta0 : array of shape (count, p) or (1, p), or None
-    count : int
-    """
-
-    X: Any
-    y: Any
+    X: Any  # of shape (count, n, p) or (n, p), of any floating type
+    y: Any  # of shape (count, n) or (1, n), in float64, as is d
     d: Any
-    theta0: Any
+    theta0: Any  # of shape (count, p) or (1, p), or None
     count: int
 
     @property

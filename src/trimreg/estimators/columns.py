@@ -13,23 +13,12 @@ from .._files import BadInput
 
 @dataclass(frozen=True)
 class Column:
-    """A column in use: a number, or a category with an indicator for every level except its base.
-
-    Attributes
-    ----------
-    name : str
-    levels : list of str or None
-        The levels of a category that have an indicator; None for a number.
-    base : str or None
-        The level of a category without an indicator: the most common one.
-    fill : float, str or None
-        The value that replaces missing ones; None if these are refused.
-    """
+    """A column in use: a number, or a category with an indicator for every level except its base."""
 
     name: str
-    levels: list | None = None
-    base: str | None = None
-    fill: float | str | None = None
+    levels: list | None = None  # those with an indicator; None for a number
+    base: str | None = None  # the level without an indicator: the most common one
+    fill: float | str | None = None  # the value that replaces missing ones; None if these are refused
 
     @property
     def features(self) -> list[str]:
@@ -50,17 +39,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the columns of a table become a matrix, as learned from the rows of a fit.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from trimreg.estimators.columns import Column, Recipe
-    >>> recipe = Recipe((Column("age"), Column("sex", levels=["m"], base="f")))
-    >>> recipe.transform(pd.DataFrame({"sex": ["f", "m"], "age": [30, 40]}))[0].to_numpy()
-    array([[30.,  0.],
-           [40.,  1.]])
-    """
+    """How the columns of a table become a matrix, as learned from the rows of a fit."""
 
     columns: tuple[Column, ...]
 
@@ -142,14 +121,7 @@ def missing_values(frame: Any) -> str:
 
 
 def listed(names: Iterable, most: int = 5) -> str:
-    """A few names in quotes, and how many more there are.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.columns import listed
-    >>> listed(["a", "b", "c"], most=2)
-    "'a', 'b' and 1 more"
-    """
+    """A few names in quotes, and how many more there are."""
     names = list(names)
     shown = ", ".join(repr(str(name)) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

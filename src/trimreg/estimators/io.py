@@ -159,16 +159,7 @@ class SavedModel:
 
 
 def probabilities(eta: np.ndarray) -> np.ndarray:
-    """Probabilities of the classes; if eta is a vector, it is the log-odds of the second of two.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.estimators.io import probabilities
-    >>> probabilities(np.array([0.0, 1000.0]))
-    array([[0.5, 0.5],
-           [0. , 1. ]])
-    """
+    """Probabilities of the classes; if eta is a vector, it is the log-odds of the second of two."""
     from scipy.special import expit, softmax
 
     return np.column_stack([expit(-eta), expit(eta)]) if eta.ndim == 1 else softmax(eta, axis=1)
@@ -224,19 +215,7 @@ def content_of(model: Any, recipe: Recipe | None = None, **more: Any) -> dict:
 
 
 def json_text(content: Any) -> str:
-    """The content as JSON; NumPy's types become Python's, and numbers that are not finite become null.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.estimators.io import json_text
-    >>> print(json_text({"a": np.float64(np.nan), "b": np.int64(2)}))
-    {
-      "a": null,
-      "b": 2
-    }
-    <BLANKLINE>
-    """
+    """The content as JSON; NumPy's types become Python's, and numbers that are not finite become null."""
 
     def finite(value):
         return None if isinstance(value, float) and not abs(value) < float("inf") else value

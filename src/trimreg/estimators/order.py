@@ -39,15 +39,6 @@ def forward_order(
 
     ``parts`` holds the part of every coordinate. The coordinates ``first`` are in the model before the first
     step, and their parts are not listed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.estimators.order import forward_order
-    >>> forward_order(np.eye(3), np.array([1.0, -3.0, 2.0]), np.array([0, 1, 2]))
-    array([1, 2, 0])
-    >>> forward_order(np.eye(3), np.array([1.0, -3.0, 2.9]), np.array([4, 7, 4]))
-    array([4, 7])
     """
     unit = np.sqrt(np.maximum(np.diag(H), 0.0))
     unit = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0)

@@ -66,17 +66,6 @@ def to_text(table: Table, width: int) -> str:
 
     If necessary, names are shortened, and then columns in the middle are left out; the last line says how
     many.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.rendering import Table, to_text
-    >>> print(to_text(Table("Toy", {}, ["age", "bmi"], {"coef": [12.5, -0.25], "order": [1, 2]}), 60))
-    Toy
-    <BLANKLINE>
-    name     coef  order
-    --------------------
-    age   12.50        1
-    bmi   -0.2500      2
     """
     blocks = [_column(cut(one_line(header), 20), values) for header, values in table.columns.items()]
     kept, left_out = _fitting(blocks, width)
@@ -115,12 +104,6 @@ def cut(text: str, width: int) -> str:
     """The text in at most ``width`` columns, with "…" in place of its middle.
 
     The end stays, because related names often differ only there.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.rendering import cut
-    >>> cut("country_of_birth_France", 15)
-    'country…_France'
     """
     if display_width(text) <= width:
         return text
@@ -271,14 +254,7 @@ def to_latex(table: Table, label: str | None = None) -> str:
 
 
 def latex(text: str) -> str:
-    r"""The text with all special characters of LaTeX escaped; Greek letters become commands.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.rendering import latex
-    >>> print(latex("50%_R&D, β"))
-    50\%\_R\&D{},{} $\beta$
-    """
+    r"""The text with all special characters of LaTeX escaped; Greek letters become commands."""
     return "".join(_LATEX.get(letter, letter) for letter in one_line(text))
 
 

@@ -113,12 +113,8 @@ class Summary:
         r"""The table as LaTeX; the document needs ``\usepackage{booktabs}``.
 
         Special characters are escaped, and Greek letters become commands. Names in other scripts need an
-        engine that reads Unicode (LuaLaTeX or XeLaTeX) and a suitable font.
-
-        Parameters
-        ----------
-        label : str, optional
-            For ``\ref``; not escaped.
+        engine that reads Unicode (LuaLaTeX or XeLaTeX) and a suitable font. The ``label``, for ``\ref``, is
+        not escaped.
         """
         return rendering.to_latex(self._drawn(), label)
 
@@ -144,19 +140,10 @@ class Summary:
         """All rows in Python's own types, ready for ``json``.
 
         The keys are ``title``, ``facts``, ``names``, ``columns`` and ``note``.
-
-        Examples
-        --------
-        >>> from trimreg.estimators.summary import Summary
-        >>> Summary("Toy", {}, ["age"], {"coef": [1.5]}).to_dict()["columns"]
-        {'coef': [1.5]}
         """
         columns = {header: list(values) for header, values in self.columns.items()}
-        facts = dict(self.facts)
-        return {
-            "title": self.title, "facts": facts, "names": list(self.names), "columns": columns,
-            "note": self.note,
-        }  # fmt: skip
+        parts = {"title": self.title, "facts": dict(self.facts), "names": list(self.names)}
+        return {**parts, "columns": columns, "note": self.note}
 
 
 def summarize(
@@ -185,22 +172,6 @@ def summarize(
     of entry, from 1, and negative or None without one. ``weights`` are the trimming weights: 0 is "free",
     anything above it "penalized". ``always`` marks variables that are never penalized. ``facts`` come from
     :func:`fit_facts`.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.summary import summarize
-    >>> table = summarize(
-    ...     ["age", "sex", "bmi", "map"], [0.0, -12.5, 3.0, 0.25], [0.0, -6.25, 9.0, 0.5],
-    ...     order=[-1, 2, 1, 3], weights=[1, 0, 0, 1], title="TrimmedLasso",
-    ... )
-    >>> print(table)
-    TrimmedLasso
-    <BLANKLINE>
-    name      coef  standardized  order  status
-    ----------------------------------------------
-    bmi     3.000         9.000       1  free
-    sex   -12.50         -6.250       2  free
-    map     0.2500        0.5000      3  penalized
     """
     coef = np.asarray(coef, dtype=float)
     p = coef.shape[0] if coef.ndim else 0
@@ -210,22 +181,19 @@ def summarize(
     values = coef if standardized is None else np.asarray(standardized, dtype=float)
     if values.shape != coef.shape:
         raise ValueError(f"standardized must have the shape of coef, {coef.shape}; got {values.shape}")
-    table: dict[str, Any] = {
-        "coef": np.atleast_2d(coef.T).T,
-        "values": np.atleast_2d(values.T).T,
-    }  # (p, n_outputs)
-    for key, column in {"order": order, "weights": weights, "always": always, "groups": groups}.items():
-        table[key] = None if column is None else list(column)
-        if column is not None and len(table[key]) != p:
-            raise ValueError(f"{key} must have one entry for each of the {p} names; got {len(table[key])}")
+    given = {"order": order, "weights": weights, "always": always, "groups": groups}
+    table = {key: list(column) for key, column in given.items() if column is not None}
+    for key, column in table.items():
+        if len(column) != p:
+            raise ValueError(f"{key} must have one entry for each of the {p} names; got {len(column)}")
 
-    is_always = np.zeros(p, dtype=bool) if always is None else np.array(table["always"], dtype=bool)
-    steps = [None] * p if order is None else [_step(step) for step in table["order"]]
+    is_always = np.array(table.get("always", [False] * p), dtype=bool)
+    steps = [_step(step) for step in table.get("order", [None] * p)]
     steps = [None if unpenalized else step for step, unpenalized in zip(steps, is_always, strict=True)]
-    size = np.hypot.reduce(table["values"], axis=1)  # no overflow, unlike a sum of squares
+    size = np.hypot.reduce(np.atleast_2d(values.T).T, axis=1)  # no overflow, unlike a sum of squares
     place = [-1.0 if a else np.inf if s is None else s for s, a in zip(steps, is_always, strict=True)]
     ranked = np.lexsort((-np.nan_to_num(size, nan=np.inf), place))
-    rows = [j for j in ranked if np.any(table["coef"][j] != 0)]
+    rows = [j for j in ranked if np.any(coef[j] != 0)]
 
     columns: dict[str, Any] = {}
     if coef.ndim == 1:
@@ -242,7 +210,7 @@ def summarize(
     if order is not None:
         columns["order"] = [steps[j] for j in rows]
     if weights is not None or always is not None:
-        free = np.zeros(p, dtype=bool) if weights is None else np.array(table["weights"], dtype=float) <= 0
+        free = np.array(table.get("weights", [1.0] * p), dtype=float) <= 0
         columns["status"] = ["always" if is_always[j] else "free" if free[j] else "penalized" for j in rows]
     return Summary(title, facts or {}, [names[j] for j in rows], columns, note=note, max_rows=max_rows)
 
@@ -265,12 +233,6 @@ def fit_facts(
 
     Several intercepts become "intercepts", by the labels ``outputs`` if these are given. In the labels of
     further facts underscores become spaces.
-
-    Examples
-    --------
-    >>> from trimreg.estimators.summary import fit_facts
-    >>> fit_facts(loss="quadratic", n_samples=442, intercept=[0.5, 1.0], outputs=["a", "b"], converged=True)
-    {'loss': 'quadratic', 'samples': 442, 'intercepts': {'a': 0.5, 'b': 1.0}, 'converged': True}
     """
     intercept = plain(intercept)
     several = isinstance(intercept, list)

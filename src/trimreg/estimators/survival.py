@@ -10,17 +10,7 @@ from .validation import check_real
 
 
 def times_and_events(y: Any) -> Any:
-    """The columns time and event, from a structured array or a matrix with these two columns.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.estimators.survival import times_and_events
-    >>> y = np.array([(True, 2.5), (False, 4.0)], dtype=[("dead", bool), ("days", float)])
-    >>> times_and_events(y)
-    array([[2.5, 1. ],
-           [4. , 0. ]])
-    """
+    """The columns time and event, from a structured array or a matrix with these two columns."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     fields = getattr(getattr(y, "dtype", None), "names", None)
@@ -53,22 +43,14 @@ def concordance_index(
     References
     ----------
     Harrell, Califf, Pryor, Lee and Rosati (1982). Evaluating the yield of medical tests. JAMA 247, 2543-2546.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.estimators.survival import concordance_index
-    >>> time, event = np.array([1.0, 2.0, 3.0]), np.array([True, False, True])
-    >>> concordance_index(np.array([3.0, 1.0, 2.0]), time, event)
-    1.0
-    >>> concordance_index(np.array([2.0, 2.0, 3.0]), time, event)  # one tie, one pair in the wrong order
-    0.25
     """
     weight = np.ones(len(time)) if weight is None else weight
     order = np.lexsort((event, -time))  # the latest first; of equal times the censored first
     risk, time, event, weight = risk[order], time[order], event[order], weight[order]
     # Later than sample i are those before the first event of its time.
-    later = np.searchsorted(-time, -time, side="left") + _counts_of_tied_censored(time, event)
+    group = np.cumsum(np.append(True, time[1:] != time[:-1])) - 1
+    tied_and_censored = np.bincount(group, ~event)[group].astype(np.intp)
+    later = np.searchsorted(-time, -time, side="left") + tied_and_censored
     i = np.flatnonzero(event)
     rank = np.unique(risk, return_inverse=True)[1]
     below = _prefix_sums(rank, weight, later[i], rank[i])
@@ -77,12 +59,6 @@ def concordance_index(
     if not pairs > 0:
         raise ValueError("y must have two samples with a known order of their events; got none")
     return float(weight[i] @ (below + not_above) / (2.0 * pairs))
-
-
-def _counts_of_tied_censored(time, event):
-    """For every sample, the number of censored samples with the same time."""
-    group = np.cumsum(np.append(True, time[1:] != time[:-1])) - 1
-    return np.bincount(group, ~event)[group].astype(np.intp)
 
 
 def _prefix_sums(rank, weight, length, limit):

@@ -277,12 +277,6 @@ def minimize(
     return task.solve(callback), task
 
 
-def prepare(X: Any, y: Any, *, sample_weight: Any = None, theta0: Any = None, **settings: Any) -> Task:
-    """The task of a fit from unchecked data; ``settings`` are the fields of :class:`Settings`."""
-    checked = Settings(**settings)
-    return set_up(check_data(X, y, sample_weight, checked), checked, theta0)
-
-
 # -- the functional interface -------------------------------------------------------------------------------
 
 

@@ -168,18 +168,6 @@ def covariance_of(X: np.ndarray, *, kind: str = "pearson", assume_centered: bool
     The last two estimate the correlations of a Gaussian copula (Liu et al. 2012), for columns that are not
     constant. If the estimate is not positive semidefinite, it is replaced by :func:`nearest_correlation`.
     ``assume_centered`` takes the means of the columns to be zero; ranks are centered in any case.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.graphs.covariances import covariance_of
-    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
-    >>> covariance_of(X).covariance
-    array([[1.25, 0.75],
-           [0.75, 1.25]])
-    >>> covariance_of(X, kind="spearman").covariance.round(3)
-    array([[1.   , 0.618],
-           [0.618, 1.   ]])
     """
     X = np.asarray(X, dtype=float)
     location = np.zeros(X.shape[1]) if assume_centered else _means(X)

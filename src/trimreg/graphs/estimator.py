@@ -156,30 +156,12 @@ class GraphicalModel(EmpiricalCovariance):
         .. math:: \frac12 \bigl(\log\det\Theta - \mathrm{tr}(S_{test}\Theta) - p \log 2\pi\bigr)
 
         With normal scores it is the likelihood of the scores. With rank correlations it is that of the
-        samples divided by the standard deviations of the training data.
-
-        Parameters
-        ----------
-        X_test : array-like of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        float
+        samples divided by the standard deviations of the training data. ``y`` is ignored.
         """
         return float(log_likelihood(self._second_moments(X_test), np.asarray(self.precision_, dtype=float)))
 
     def mahalanobis(self, X: Any) -> np.ndarray:
-        r"""Squared Mahalanobis distances :math:`(x - \mu)'\Theta(x - \mu)` of samples.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
+        r"""Squared Mahalanobis distances :math:`(x - \mu)'\Theta(x - \mu)` of the rows of X."""
         rows = self._rows(X)
         return np.sum((rows @ self.precision_) * rows, axis=1)
 
@@ -212,35 +194,21 @@ class GraphicalModel(EmpiricalCovariance):
             See :func:`trimreg.diagnostics.certify_graph`.
         """
         check_is_fitted(self)
-        tol = self._violation if tol is None else tol
         return certify_graph(
             self.empirical_covariance_, self.precision_, penalty=self._penalty, alpha=self.alpha_,
-            weights=self.trim_weights_, tol=tol, **self._scaling,
+            weights=self.trim_weights_, tol=self._violation if tol is None else tol, **self._scaling,
         )  # fmt: skip
 
     def to_networkx(self) -> Any:
-        """The graph with its partial correlations; all variables are nodes.
-
-        Returns
-        -------
-        networkx.Graph
-            See :func:`trimreg.graphs.to_networkx`.
-        """
+        """The graph as a networkx.Graph, all variables as nodes; see :func:`trimreg.graphs.to_networkx`."""
         check_is_fitted(self)
         return to_networkx(self.partial_correlation_, self._names(), precision=self.precision_)
 
     def summary(self, max_rows: int | None = 50) -> EdgeTable:
-        """One table of the fitted model: one row per edge, the strongest first.
+        """A table of the fitted model: one row per edge, the strongest first.
 
-        Parameters
-        ----------
-        max_rows : int or None, default=50
-            How many rows to show; None shows all.
-
-        Returns
-        -------
-        EdgeTable
-            Prints as text; see also ``to_html``, ``to_latex`` and ``to_frame``.
+        It shows ``max_rows`` rows, or all if that is None. It prints as text; see also its ``to_html``,
+        ``to_latex`` and ``to_frame``.
         """
         from ..estimators.summary import fit_facts
 

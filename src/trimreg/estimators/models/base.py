@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ...designs.convert import is_virtual, to_host
 from ...penalties import TrimmedL1
 from ...penalties.norms import partition
-from ...solvers import EFFORTS, SolverResult
+from ...solvers import EFFORTS, SolverResult, get_solver
 from .. import validation as check
 from ..order import FitDetails, fit_details
 from ..summary import Summary, fit_facts, summarize
@@ -28,13 +28,8 @@ class Regressor(RegressorMixin):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        sample_weight : array-like of shape (n_samples,), optional
-
-        Returns
-        -------
-        float
+        X, y, sample_weight
+            As in :meth:`fit`.
         """
         return super().score(X, to_host(y), to_host(sample_weight))
 
@@ -47,13 +42,8 @@ class Classifier(ClassifierMixin):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), optional
-
-        Returns
-        -------
-        float
+        X, y, sample_weight
+            As in :meth:`fit`.
         """
         return super().score(X, to_host(y), to_host(sample_weight))
 
@@ -198,16 +188,7 @@ class LinearEstimator(BaseEstimator):
         return matrix @ self.coef_.T + intercept
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predicted means of the target.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        """
+        """Predicted means of the target, of shape (n_samples,) or (n_samples, n_outputs)."""
         return self._mean(self._predictor(X))
 
     # -- summary -------------------------------------------------------------------------------------
@@ -293,7 +274,7 @@ class TrimmedEstimator(LinearEstimator):
         check.check_choice("effort", self.effort, EFFORTS)
         given = self.get_params(deep=False)
         penalty = TrimmedL1(self.h, self.penalty_factor, groups=self.groups, q=given.get("q", 2))
-        options = {"effort": self.effort} if self.solver == "mm" else {}
+        options = {"effort": self.effort} if "effort" in get_solver(self.solver).options else {}
         return Settings.of(given, loss=self._loss, penalty=penalty, options=options)
 
 

@@ -120,16 +120,7 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         self.baseline_hazard_ = np.where(np.isnan(steps), np.inf, steps)  # where it overflows
 
     def predict(self, X: Any) -> np.ndarray:
-        """The linear predictors: the logarithm of the hazard relative to that of ``x'theta = 0``.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
+        """The linear predictors: the logarithm of the hazard relative to that of ``x'theta = 0``."""
         return self._predictor(X)
 
     def predict_survival_function(self, X: Any, times: ArrayLike | None = None) -> np.ndarray:
@@ -161,13 +152,8 @@ class TrimmedCoxRegressor(TrimmedEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : structured array of shape (n_samples,), or array-like of shape (n_samples, 2)
-        sample_weight : array-like of shape (n_samples,), optional
-
-        Returns
-        -------
-        float
+        X, y, sample_weight
+            As in :meth:`fit`.
         """
         eta = self.predict(X)
         y = check.check_target(times_and_events(y), eta.size, matrix=True)

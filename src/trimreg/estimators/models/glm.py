@@ -37,13 +37,8 @@ class _LogLinkRegressor(Regressor, TrimmedEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), optional
-
-        Returns
-        -------
-        float
+        X, y, sample_weight
+            As in :meth:`fit`.
         """
         eta = np.asarray(self._predictor(X), dtype=float)
         loss = self._loss

@@ -26,11 +26,9 @@ class MEstimator(Regressor, LinearEstimator):
         ``"exact"`` is for the trimmed penalty.
     solver : str, default="mm"
     fit_intercept : bool, default=True
-    standardize : bool, default=False
-    positive : bool, default=False
+    standardize, positive, warm_start : bool, default=False
     n_outliers : int, or float in (0, 1), default=0
         The number (or fraction) of samples to leave out: those with the largest loss.
-    warm_start : bool, default=False
     tol : float, default=1e-6
     max_iter : int or None, default=None
     random_state : int, Generator or RandomState, optional

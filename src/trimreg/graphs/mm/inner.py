@@ -82,15 +82,6 @@ def solve_weighted(
     The thresholds :math:`\lambda_{ij}` may be 0 or inf; their diagonal is ignored. The start ``Theta`` is the
     identity by default, and in blocks where it is not positive definite. ``shift`` is added to the objective
     that the gap is relative to; ``screen`` splits the problem into blocks.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.graphs.mm.inner import solve_weighted
-    >>> S = np.array([[1.0, 0.5], [0.5, 1.0]])
-    >>> solve_weighted(S, np.full((2, 2), 0.2)).W.round(6)  # correlations are shrunk by the threshold
-    array([[1. , 0.3],
-           [0.3, 1. ]])
     """
     from ...solvers import lapack
     from . import kernels

@@ -289,15 +289,9 @@ def all_free(threshold):
 def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
     """The weighted graphical lasso from a positive definite Theta; S has a unit diagonal.
 
-    Stops when the duality gap is at most ``tol * max(1, |objective + shift|)``.
-
-    Returns
-    -------
-    Theta, W : ndarray of shape (p, p)
-        A positive definite matrix with exact zeros, and its inverse.
-    objective, gap, violation : float
-        Without the shift; ``gap`` is absolute, and inf if no dual point was found.
-    n_iter, status : int
+    Stops when the duality gap is at most ``tol * max(1, |objective + shift|)``. Returns ``(Theta, W,
+    objective, gap, violation, n_iter, status)``: a matrix with exact zeros, its inverse, the objective
+    without the shift, and the absolute gap, inf if no dual point was found.
     """
     p = S.shape[0]
     rows, starts = np.empty(p * (p + 1) // 2, dtype=np.int32), np.empty(p + 1, dtype=np.int64)
