@@ -183,17 +183,8 @@ class ScaledMatrix(Design):
     """``Z = (X - 1 m') diag(u)``: a matrix ``X`` whose columns are centered and scaled implicitly.
 
     Neither ``m`` nor ``u`` is ever applied to ``X`` itself, so a standardized sparse or memory-mapped matrix
-    needs no more memory than ``X``. Subclasses provide products with ``X``.
-
-    Parameters
-    ----------
-    X : array, sparse matrix or virtual matrix of shape (n, p)
-    weights : ndarray of shape (n,)
-        Sample weights that sum to one; means and deviations are weighted by them.
-    center : bool
-        Whether to center the columns.
-    scale : bool or ndarray of shape (p,)
-        Whether to divide the columns by their deviations, or the numbers to divide them by.
+    needs no more memory than ``X``. Means and deviations are weighted. Subclasses provide products with
+    ``X``. The arguments are those of :func:`trimreg.designs.as_design`.
     """
 
     def __init__(self, X: Any, weights: np.ndarray, *, center: bool = False, scale: Any = False):

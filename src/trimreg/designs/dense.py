@@ -89,11 +89,8 @@ class DenseDesign(ScaledMatrix):
 
     def _moments(self, weights, center):
         n, p = self.shape
-        mean = np.zeros(p)
-        if center:
-            mean = self._transposed_product(weights)
-        uniform = n > 0 and np.all(weights == weights[0])
-        if not uniform:
+        mean = self._transposed_product(weights) if center else np.zeros(p)
+        if n == 0 or np.any(weights != weights[0]):
             deviation = self._deviations(weights, mean, np.arange(p), refine=center)
             return mean, deviation
         square = np.zeros(p)

@@ -63,16 +63,15 @@ class SparseDesign(ScaledMatrix):
         rows = np.arange(self.shape[1]) if rows is None else np.asarray(rows)
         cols = np.asarray(cols)
         bad_rows, bad_cols = np.flatnonzero(self._cancels[rows]), np.flatnonzero(self._cancels[cols])
-        centered = {}
-        for side, W, bad in (("rows", rows, bad_rows), ("cols", cols, bad_cols)):
-            centered[side] = self.X[:, W[bad]].toarray() - self.offset[W[bad]]
+        bad = rows[bad_rows], cols[bad_cols]
+        centered_rows, centered_cols = (self.X[:, W].toarray() - self.offset[W] for W in bad)
         if bad_cols.size:
-            weighted = centered["cols"] * d[:, None]
+            weighted = centered_cols * d[:, None]
             product[:, bad_cols] = left.T @ weighted - np.outer(self.offset[rows], weighted.sum(axis=0))
         if bad_rows.size:
-            weighted = centered["rows"] * d[:, None]
+            weighted = centered_rows * d[:, None]
             product[bad_rows] = (right.T @ weighted - np.outer(self.offset[cols], weighted.sum(axis=0))).T
-            product[np.ix_(bad_rows, bad_cols)] = weighted.T @ centered["cols"]
+            product[np.ix_(bad_rows, bad_cols)] = weighted.T @ centered_cols
 
     def _moments(self, weights, center):
         p = self.shape[1]

@@ -18,20 +18,10 @@ EMPTY_MODEL = "no variables in the model"
 class Summary:
     """A table with one row per variable, under lines of facts about the fit.
 
-    Parameters
-    ----------
-    title : str
-    facts : mapping of str to value
-        The lines above the table. A value is text, a number or a boolean, or a list or dict of these.
-    names : sequence of str
-        Names of the variables, in the order of the rows; any text.
-    columns : mapping of str to sequence
-        The other columns by header, with one entry per name. None is an empty cell.
-    note : str
-        A line below the table.
-    max_rows : int or None
-        The number of rows shown; the others are counted. None shows all. ``to_frame`` and ``to_dict`` have
-        all.
+    ``facts`` are the lines above the table, by label: text, numbers, booleans, or lists or dicts of these.
+    ``names`` are those of the variables. ``columns`` maps each header to one entry per name; None is an empty
+    cell. ``note`` is a line below the table. At most ``max_rows`` rows are shown (None: all), and the others
+    are counted; ``to_frame`` and ``to_dict`` have all.
 
     Examples
     --------

@@ -70,7 +70,10 @@ def check_matrix(X: Any) -> Any:
     """
     virtual = as_virtual(X)
     if virtual is not None:
-        return check_shape(virtual)
+        if len(virtual.shape) != 2 or 0 in virtual.shape:
+            shape = tuple(virtual.shape)
+            raise ValueError(f"X must be a matrix with at least one row and one column; got shape {shape}")
+        return virtual
     X = to_host(X)  # a view, if another library has it in memory
     check_real("X", X)
     try:
@@ -84,15 +87,6 @@ def check_matrix(X: Any) -> Any:
     except ValueError as error:
         raise ValueError(f"X must be a matrix with at least one row and one column: {error}") from None
     check_finite(X, "X")
-    return X
-
-
-def check_shape(X: Any) -> Any:
-    """``X`` itself, which must have at least one row and one column."""
-    if len(X.shape) != 2 or 0 in X.shape:
-        raise ValueError(
-            f"X must be a matrix with at least one row and one column; got shape {tuple(X.shape)}"
-        )
     return X
 
 

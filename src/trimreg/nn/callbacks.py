@@ -37,20 +37,6 @@ class Pruning:
     ----------
     penalty : TrimmedGroupL1 or None
         None before the first training.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from trimreg.nn.callbacks import Pruning
-    >>> model = torch.nn.Linear(8, 2)
-    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    >>> pruning = Pruning(keep={"": 3}, during=(0.1, 0.6))
-    >>> pruning.begin(model, [optimizer], steps=100)
-    >>> pruning.penalty.h_schedule, pruning.penalty.freeze_at
-    (Ramp(begin=10, end=60, power=3), 60)
-    >>> pruning.end()
-    >>> int(pruning.penalty.kept()[""].sum())
-    3
     """
 
     def __init__(

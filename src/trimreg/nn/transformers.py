@@ -38,10 +38,12 @@ class TrimmedPruning(Pruning, TrainerCallback, ExportableState):
     penalty : TrimmedGroupL1 or None
         For :func:`trimreg.nn.export`, once training has begun.
 
-    Notes ----- Leave ``restore_callback_states_from_checkpoint`` at False: it makes the Trainer rebuild its
-    callbacks from JSON, which cannot store modules and schedules. The state of this callback is restored
-    without it. Weights that are sharded over devices (FSDP, DeepSpeed) have no whole groups to rank and are
-    not supported.
+    Notes
+    -----
+    Leave ``restore_callback_states_from_checkpoint`` at False: it makes the Trainer rebuild its callbacks
+    from JSON, which cannot store modules and schedules. The state of this callback is restored without it.
+    Weights that are sharded over devices (FSDP, DeepSpeed) are not supported: they have no whole groups to
+    rank.
 
     Examples
     --------

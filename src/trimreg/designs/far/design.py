@@ -117,17 +117,12 @@ class BlockedDesign(ScaledMatrix):
     def gram_and_sums(self, W: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         W = np.asarray(W, dtype=np.intp)
         source, where = self._columns_of(W)
-        gram, sums = np.zeros((W.size, W.size)), np.zeros(W.size)
-        for more, further in source.sweep(kernels.gram_and_sums, (d,), (where, *self._units(W))):
-            gram += more
-            sums += further
-        return gram, sums
+        parts = source.sweep(kernels.gram_and_sums, (d,), (where, *self._units(W)))
+        return _totals(parts, (W.size, W.size), W.size)
 
     def _every_gram(self, d, cols):
-        total, sums = np.zeros((cols.size, self.shape[1])), np.zeros(cols.size)
-        for more, further in self.X.sweep(kernels.every_gram, (d,), (cols, *self._units(cols))):
-            total += more
-            sums += further
+        parts = self.X.sweep(kernels.every_gram, (d,), (cols, *self._units(cols)))
+        total, sums = _totals(parts, (cols.size, self.shape[1]), cols.size)
         if self.offset is not None:
             total -= np.outer(sums, self.offset)
         return (total * self.inverse_scale).T
@@ -139,20 +134,13 @@ class BlockedDesign(ScaledMatrix):
     def combination_moments(self, W: np.ndarray, V: np.ndarray, positions: np.ndarray, d: np.ndarray) -> Any:
         W = np.asarray(W, dtype=np.intp)
         source, where = self._columns_of(W)
-        square, product = np.zeros(V.shape[1]), np.zeros((len(positions), V.shape[1]))
         parts = source.sweep(kernels.combination_moments, (d,), (where, V, positions, *self._units(W)))
-        for more, further in parts:
-            square += more
-            product += further
-        return square, product
+        return _totals(parts, V.shape[1], (len(positions), V.shape[1]))
 
     def compressed(self, y: np.ndarray, d: np.ndarray) -> Any:
         p = self.shape[1]
-        gram, target = np.zeros((p, p)), np.zeros((p, *y.shape[1:]))
-        units = (self.offset, self.inverse_scale)
-        for more, further in self.X.sweep(kernels.normal_equations, (d, y), units):
-            gram += more
-            target += further
+        parts = self.X.sweep(kernels.normal_equations, (d, y), (self.offset, self.inverse_scale))
+        gram, target = _totals(parts, (p, p), (p, *y.shape[1:]))
         return compressed_rows(gram, target, y, d, source=self)
 
     def restricted(self, W: np.ndarray) -> Any:
@@ -179,3 +167,12 @@ class BlockedDesign(ScaledMatrix):
         """Rows that contain the columns W, and their positions there (None: just these columns)."""
         source = self._source(W)
         return (self.X, W) if source is None else (source, None)
+
+
+def _totals(parts, *shapes):
+    """The sums of pairs of arrays of these shapes, added up in place."""
+    totals = tuple(np.zeros(shape) for shape in shapes)
+    for pair in parts:
+        for total, part in zip(totals, pair, strict=True):
+            total += part
+    return totals

@@ -187,12 +187,9 @@ class NumberFile:
         with open(self.path, "rb", buffering=0) as file:
             if not self.by_columns and hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
-            width = len(every) * self.stored.itemsize
-            size = (
-                step * width
-                if self.by_columns
-                else (step - 1) * self.strides[0] + self.shape[1] * self.stored.itemsize
-            )
+            size = step * len(every) * self.stored.itemsize
+            if not self.by_columns:
+                size = (step - 1) * self.strides[0] + self.shape[1] * self.stored.itemsize
             buffers = [np.empty(size, dtype=np.uint8) for _ in range(2)]
             for turn, start in enumerate(range(0, self.shape[0], step)):
                 rows = min(step, self.shape[0] - start)

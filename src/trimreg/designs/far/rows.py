@@ -121,18 +121,7 @@ class FarRows(VirtualMatrix):
 
 
 class ArrayRows(FarRows):
-    """An array, cut into blocks of rows: the simplest example of far rows, and the one in the tests.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.designs.far.rows import ArrayRows
-    >>> rows = ArrayRows(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), block_rows=2)
-    >>> rows
-    <array by blocks 3 x 2 float64>
-    >>> rows.product(np.array([1.0, -1.0]), 1.0), rows.passes
-    (array([0., 0., 0.]), 1)
-    """
+    """An array, cut into blocks of rows: the simplest example of far rows, and the one in the tests."""
 
     kind = "array by blocks"
 

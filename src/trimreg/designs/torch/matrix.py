@@ -42,14 +42,11 @@ def explain_shortage(method):
 
 
 class TorchMatrix(VirtualMatrix):
-    """A dense tensor as the X of an estimator.
+    """A dense tensor, or an array with DLPack (CuPy, JAX), on any device, as the X of an estimator.
 
-    Parameters
-    ----------
-    X : torch.Tensor of shape (n, p), or an array of another library with DLPack (CuPy, JAX)
-        On any device. float64, float32, bfloat16 and float16 are used in place. Integers and booleans are
-        copied to float64 (to float32 on a device without float64). A view with gaps in both directions is
-        copied. Gradients are ignored.
+    float64, float32, bfloat16 and float16 are used in place. Integers and booleans are copied to float64 (to
+    float32 on a device without float64). A view with gaps in both directions is copied too. Gradients are
+    ignored.
     """
 
     portable = False  # a device holds it

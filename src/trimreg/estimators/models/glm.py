@@ -61,17 +61,7 @@ class TrimmedPoissonRegressor(_LogLinkRegressor):
     .. math:: \min_{\theta, b}\; \sum_i d_i \bigl[e^{\eta_i} - y_i \eta_i\bigr]
               + \alpha \sum_{j > h} |\theta|_{(j)}, \qquad \eta_i = z_i'\theta + b.
 
-    Parameters
-    ----------
-    h, alpha, solver, effort, fit_intercept, standardize, positive, penalty_factor, groups, n_outliers
-        As in :class:`TrimmedLasso`.
-    warm_start, tol, max_iter, random_state
-        As in :class:`TrimmedLasso`.
-
-    Attributes
-    ----------
-    coef_, intercept_, trim_weights_, support_, objective_, stationarity_, alpha_, n_iter_, outliers_
-        As in :class:`TrimmedLasso`, and so are ``entry_order_`` and ``result_``.
+    All parameters and attributes are those of :class:`TrimmedLasso`.
 
     Examples
     --------
@@ -98,17 +88,7 @@ class TrimmedGammaRegressor(_LogLinkRegressor):
     .. math:: \min_{\theta, b}\; \sum_i d_i \bigl[y_i e^{-\eta_i} + \eta_i\bigr]
               + \alpha \sum_{j > h} |\theta|_{(j)}, \qquad \eta_i = z_i'\theta + b.
 
-    Parameters
-    ----------
-    h, alpha, solver, effort, fit_intercept, standardize, positive, penalty_factor, groups, n_outliers
-        As in :class:`TrimmedLasso`.
-    warm_start, tol, max_iter, random_state
-        As in :class:`TrimmedLasso`.
-
-    Attributes
-    ----------
-    coef_, intercept_, trim_weights_, support_, objective_, stationarity_, alpha_, n_iter_, outliers_
-        As in :class:`TrimmedLasso`, and so are ``entry_order_`` and ``result_``.
+    All parameters and attributes are those of :class:`TrimmedLasso`.
 
     Examples
     --------

@@ -51,6 +51,7 @@ _INSTEAD = (
     "; write the network with to_onnx(path) instead, or torch.save its state_dict() and load that into a "
     "class of your own with layers of these sizes"
 )
+_CANNOT = f", which cannot be saved{_INSTEAD}"
 
 
 def describe(model: fx.GraphModule) -> dict:
@@ -64,10 +65,10 @@ def describe(model: fx.GraphModule) -> dict:
         target = node.target
         if node.op == "call_module":
             module = model.get_submodule(target)
-            if MODULES.get(type(module).__name__) is not type(module):
-                kind = type(module).__name__
-                raise ValueError(f"layer {target!r} is a {kind}, which cannot be saved{_INSTEAD}")
-            modules[target] = {"kind": type(module).__name__, "arguments": _arguments(target, module)}
+            kind = type(module).__name__
+            if MODULES.get(kind) is not type(module):
+                raise ValueError(f"layer {target!r} is a {kind}{_CANNOT}")
+            modules[target] = {"kind": kind, "arguments": _arguments(target, module)}
         elif node.op == "get_attr":
             if not target.startswith(layers):  # tensors of a layer are saved with the layer
                 parent, _, leaf = target.rpartition(".")
@@ -76,15 +77,11 @@ def describe(model: fx.GraphModule) -> dict:
             target = "getattr" if target is getattr else NAME_OF_FUNCTION.get(target)
             if target is None:
                 name = getattr(node.target, "__name__", node.target)
-                raise ValueError(f"step {node.name!r} calls {name}, which cannot be saved{_INSTEAD}")
+                raise ValueError(f"step {node.name!r} calls {name}{_CANNOT}")
         elif node.op == "call_method" and target not in METHODS:
-            raise ValueError(
-                f"step {node.name!r} calls the method {target!r}, which cannot be saved{_INSTEAD}"
-            )
+            raise ValueError(f"step {node.name!r} calls the method {target!r}{_CANNOT}")
         elif node.op == "placeholder" and target.startswith("*"):
-            raise ValueError(
-                f"the input {target!r} is any number of tensors, which cannot be saved{_INSTEAD}"
-            )
+            raise ValueError(f"the input {target!r} is any number of tensors{_CANNOT}")
         try:
             args = [_encoded(a, place) for a in ([] if node.op == "placeholder" else node.args)]
             kwargs = {key: _encoded(a, place) for key, a in node.kwargs.items()}

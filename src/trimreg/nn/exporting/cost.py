@@ -34,17 +34,13 @@ def _recurrent(x, weights) -> int:
     return 2 * math.prod(x[:-1]) * sum(math.prod(shape) for shape in weights if len(shape) == 2)
 
 
-def _bilinear(x, weight, *_, **__) -> int:
-    """Operations of ``nn.Bilinear``, a linear layer on the products of the entries of two inputs."""
-    return 2 * x[0] * math.prod(weight)
-
-
 _aten = torch.ops.aten
 #: Operations without a formula in PyTorch's counter, as functions of the shapes of their arguments.
 _FORMULAS = {
     _aten.mkldnn_rnn_layer: lambda x, of_input, of_state, *_, **__: _recurrent(x, [of_input, of_state]),
     _aten._cudnn_rnn: lambda x, weights, *_, **__: _recurrent(x, weights),
-    _aten._trilinear: _bilinear,
+    # nn.Bilinear, a linear layer on the products of the entries of two inputs
+    _aten._trilinear: lambda x, weight, *_, **__: 2 * x[0] * math.prod(weight),
     _aten.mv: lambda matrix, vector, **_: 2 * math.prod(matrix),
     _aten.addmv: lambda start, matrix, vector, **_: 2 * math.prod(matrix),
     _aten.dot: lambda one, two, **_: 2 * math.prod(one),

@@ -93,17 +93,13 @@ def _packed(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
 def _unpacked(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata; every number in the header is checked against the file."""
     damaged = ValueError("the file is damaged, or not in the safetensors format")
-    if len(content) < 8:
-        raise damaged
-    (length,) = struct.unpack("<Q", content[:8])
+    length = struct.unpack("<Q", content[:8])[0] if len(content) >= 8 else 8
     if length > min(len(content) - 8, _LARGEST_HEADER):
         raise damaged
     header = _parsed(content[8 : 8 + length])
     data = memoryview(content)[8 + length :]
     tensors, end = {}, 0
-    if not isinstance(header, dict):
-        raise damaged
-    metadata = header.pop("__metadata__", {})
+    metadata = header.pop("__metadata__", {}) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise damaged
     for name, entry in header.items():
@@ -148,20 +144,14 @@ def to_onnx(model: nn.Module, example: tuple, path: str | PathLike) -> None:
         import onnxscript  # noqa: F401
     except ImportError as missing:
         raise ImportError("writing ONNX needs onnxscript: pip install 'trimreg[export]'") from missing
-    inputs = inspect.signature(model.forward).bind(*example).arguments  # those of *args as a tuple
-    free = tuple(_free_axes(value, name) for name, value in inputs.items())
+    named = inspect.signature(model.forward).bind(*example).arguments  # those of *args as a tuple
+    free = tuple(_free_axes(value, name) for name, value in named.items())
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's own, about its internals
         written = Path(folder) / "network.onnx"
-        torch.onnx.export(
-            model.eval(),
-            (*example, {}),  # a last dictionary would be read as keyword arguments
-            written,
-            dynamo=True,
-            dynamic_shapes=free,
-            external_data=False,
-            verbose=False,
-        )
+        inputs = (*example, {})  # a last dictionary would be read as keyword arguments
+        settings = {"dynamo": True, "external_data": False, "verbose": False}
+        torch.onnx.export(model.eval(), inputs, written, dynamic_shapes=free, **settings)
         content = written.read_bytes()
     write_atomically(path, content)
 

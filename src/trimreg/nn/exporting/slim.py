@@ -68,15 +68,9 @@ class SlimAttention(nn.Module):
     """
 
     def __init__(
-        self,
-        embed_dim: int,
-        heads: int,
-        head_dim: int,
-        kdim: int,
-        vdim: int,
-        bias: bool = True,
+        self, embed_dim: int, heads: int, head_dim: int, kdim: int, vdim: int, bias: bool = True,
         batch_first: bool = True,
-    ):
+    ):  # fmt: skip
         super().__init__()
         self.embed_dim, self.heads, self.head_dim = embed_dim, heads, head_dim
         self.kdim, self.vdim, self.bias, self.batch_first = kdim, vdim, bias, batch_first
@@ -86,16 +80,10 @@ class SlimAttention(nn.Module):
         self.out = nn.Linear(heads * head_dim, embed_dim, bias)
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_padding_mask: Tensor | None = None,
-        need_weights: bool = False,
-        attn_mask: Tensor | None = None,
-        average_attn_weights: bool = True,
+        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None,
+        need_weights: bool = False, attn_mask: Tensor | None = None, average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[Tensor, None]:
+    ) -> tuple[Tensor, None]:  # fmt: skip
         if not self.batch_first:
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))
         q, k, v = (
