@@ -12,6 +12,7 @@ import numpy as np
 from .. import losses
 from . import tables
 from .common import BadInput, check_choice
+from .options import check_columns
 from .tables import as_numbers, as_text, listed
 
 #: The losses of ``--loss``: those of one linear predictor. "logistic" is also for several classes.
@@ -51,11 +52,8 @@ def load(
     if impute is not None:
         check_choice("--impute", impute, tables.IMPUTE)
     if (loss == "cox") != (event is not None):
-        raise BadInput(
-            "--loss cox needs --event, the column that is 1 for an event and 0 for a censored time"
-            if loss == "cox"
-            else "--event is for --loss cox; use both or neither"
-        )
+        needed = "--loss cox needs --event, the column that is 1 for an event and 0 for a censored time"
+        raise BadInput(needed if loss == "cox" else "--event is for --loss cox; use both or neither")
     frame, notes = columns_of(tables.read_table(path), drop, keep=(target, event))
     targets = [target] if event is None else [target, event]
     for name in targets:
@@ -78,11 +76,7 @@ def columns_of(
 
     A first column without a name is taken for row names, as pandas writes them.
     """
-    unknown = [name for name in drop if name not in frame]
-    if unknown:
-        raise BadInput(
-            f"--drop names no column: {listed(unknown)}; there are {listed(frame.columns, most=12)}"
-        )
+    check_columns("--drop", drop, frame)
     wanted = [name for name in drop if name in keep]
     if wanted:
         raise BadInput(f"--drop names {wanted[0]!r}, which is the target or the event; drop another column")

@@ -59,30 +59,16 @@ def demo(
 
 def _print_methods(found) -> None:
     answer: Callable = {True: "yes", False: "no", None: "-"}.get
+    patients = f"{found.n_train} patients to fit, {found.n_test} to test"
+    numbers = ("kept", "test\nRMSE", "test\nR^2", "T", "swap\noptimal")
+    rows = []
+    for fit in found.fits:
+        errors = [f"{fit.rmse:.2f}", f"{fit.r2:.3f}", f"{fit.stationarity:.0e}"]
+        rows.append([fit.method, fit.chosen, str(fit.n_kept), *errors, answer(fit.swap_optimal)])
     print_table(
-        f"Diabetes data, {len(found.feature_names)} features: {found.n_train} patients to fit, "
-        f"{found.n_test} to test",
-        [
-            ("method", "left"),
-            ("setting", "left"),
-            ("kept", "right"),
-            ("test\nRMSE", "right"),
-            ("test\nR^2", "right"),
-            ("T", "right"),
-            ("swap\noptimal", "right"),
-        ],
-        [
-            [
-                fit.method,
-                fit.chosen,
-                str(fit.n_kept),
-                f"{fit.rmse:.2f}",
-                f"{fit.r2:.3f}",
-                f"{fit.stationarity:.0e}",
-                answer(fit.swap_optimal),
-            ]
-            for fit in found.fits
-        ],
+        f"Diabetes data, {len(found.feature_names)} features: {patients}",
+        [("method", "left"), ("setting", "left"), *((name, "right") for name in numbers)],
+        rows,
     )
     typer.echo(
         f"Differences in RMSE below {found.noise:.1f} are within two standard errors of this test set."

@@ -169,11 +169,8 @@ def check_settings(
 ) -> GraphSettings:  # fmt: skip
     """Check every argument of :func:`solve_graphical` but S, for p variables."""
     options = {} if options is None else dict(options)
-    spec, penalty, alpha = (
-        get_solver(solver, GRAPHICAL_SOLVERS),
-        get_penalty(penalty),
-        check.check_alpha(alpha),
-    )
+    spec = get_solver(solver, GRAPHICAL_SOLVERS)
+    penalty, alpha = get_penalty(penalty), check.check_alpha(alpha)
     standardize = check.check_flag("standardize", standardize)
     if check.check_number("shrinkage", shrinkage, 0.0) >= 1.0:
         raise ValueError(f"shrinkage must be below 1; got {shrinkage!r}")
