@@ -118,10 +118,8 @@ def _print(fits, features):
         changes = [_names(now - before, features), _names(before - now, features)]
         rows.append([str(h), str(len(now)), f"{objective:.6g}", *changes])
         before = now
-    headings = [(name, "right") for name in ("h", "kept", "objective")] + [
-        ("enter", "left"),
-        ("leave", "left"),
-    ]
+    headings = [(name, "right") for name in ("h", "kept", "objective")]
+    headings += [("enter", "left"), ("leave", "left")]
     print_table("Best fits by the number of variables", headings, rows)
 
 
