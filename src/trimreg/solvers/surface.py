@@ -104,7 +104,8 @@ class _LeastSquares:
     def __init__(self, inner: WorkingSetSolver, effort: str, verify: bool):
         self.inner, self.effort, self.verify = inner, effort, verify
         problem = inner.problem
-        self.usable = np.flatnonzero(inner.alive & np.isfinite(problem.penalty.levels(1.0)))
+        self.levels = problem.penalty.levels(1.0)
+        self.usable = np.flatnonzero(inner.alive & np.isfinite(self.levels))
         self.complete = self.usable.size <= _ALL_COLUMNS
         self.origin_loss = problem.loss_value(problem.origin())
         self.model: GramSolver  # set by _columns
@@ -211,11 +212,16 @@ class _LeastSquares:
 
     def _step(self, theta, free, objective, h, alpha):
         """The step of a cell, or the end of MM from it if the true gradient shows a violation."""
-        inner = self.inner.at(alpha, h)
-        problem = inner.problem
-        step = Step(theta, problem.weights_freeing(theta, free), objective, converged=True)
+        weights = (self.levels > 0).astype(float)
+        weights[free] = 0.0
+        # Vacant places go to the first features, whose coefficients are 0.
+        penalized = np.flatnonzero((weights > 0) & np.isfinite(self.levels))
+        weights[penalized[: max(h - free.size, 0)]] = 0.0
+        step = Step(theta, weights, objective, converged=True)
         if not self.verify:
             return step
+        inner = self.inner.at(alpha, h)
+        problem = inner.problem
         gradient = problem.gradient(problem.predictor(theta))
         worst = largest_violation(theta, gradient, problem.penalty.thresholds(step.weights, alpha))
         if worst > 3 * inner.goal:
