@@ -1,12 +1,18 @@
 """For all tests: which combinations are run, in which order, why a test may be skipped, and fixtures."""
 
 import itertools
+import os
 import random
 import re
 import signal
 from pathlib import Path
 
 import pytest
+
+# One thread for all that the tests import or start: small problems gain nothing from a second one, and the
+# workers of pytest-xdist would wait for each other's cores.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 REASONS = Path(__file__).with_name("allowed_skips.txt")
 
