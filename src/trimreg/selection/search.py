@@ -12,7 +12,7 @@ the problem of each fold beforehand and pass that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -93,7 +93,7 @@ class Search:
 
     def progress(self, total: int, label: str):
         """A context that gives ``advance``, to be called after each of ``total`` pieces of work."""
-        return progress(total, label, self.verbose)
+        return _reported(total, label, self.verbose)
 
     def over_parts(
         self, fit: Callable, score: Callable, parts: Iterable, *, label: str = "folds", shared: bool = False
@@ -149,7 +149,7 @@ def parallel(
     cannot leave this process. On a ``KeyboardInterrupt`` no further task starts, and it is raised again.
     """
     tasks = list(tasks)
-    with progress(len(tasks), label, verbose) as advance:
+    with _reported(len(tasks), label, verbose) as advance:
         results = []
         jobs = Parallel(n_jobs=n_jobs, return_as="generator", require="sharedmem" if shared else None)
         with closing(jobs(delayed(_one_of_many)(function, *task) for task in tasks)) as outcomes:
@@ -163,3 +163,8 @@ def _one_of_many(function, *task):
     """``function(*task)`` in the worker; an interrupt is meant for all tasks."""
     with many_fits():
         return function(*task)
+
+
+def _reported(total, label, verbose):
+    """:func:`~trimreg.selection.progress.progress`, or nothing at all if ``verbose`` is 0."""
+    return nullcontext(lambda count=1: None) if verbose == 0 else progress(total, label, verbose)
