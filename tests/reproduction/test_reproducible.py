@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +52,21 @@ def test_processes_and_a_cluster_give_the_same_rows(in_turn, tmp_path, backend, 
     found = rows(tmp_path / "results.sqlite")
     assert found == {cell: row for cell, row in in_turn.items() if cell.split("/")[0] in names}
     assert len(found) == 2 * len(names)
+
+
+def test_a_store_from_before_the_package_was_divided_goes_on(tmp_path):
+    """The store holds three quick cells of figure 4, from when the experiments were part of the library."""
+    path = tmp_path / "results.sqlite"
+    shutil.copy(Path(__file__).parent / "data" / "before_the_move.sqlite", path)
+    old = rows(path)
+    cells = get_experiment("fig4").cells("quick")
+    chosen = [cell for cell in cells if cell.name in old] + cells[-1:]
+    assert len(chosen) == 4
+    with Store(path) as store:
+        experiment = dataclasses.replace(get_experiment("fig4"), cells=lambda size: chosen)
+        summary = run([experiment], "quick", store, n_jobs=1)
+    assert (summary.done, summary.skipped, summary.failed) == (1, 3, 0)
+    assert {cell: row for cell, row in rows(path).items() if cell in old} == old
 
 
 def test_a_command_that_is_killed_goes_on_to_the_same_rows(tmp_path):
