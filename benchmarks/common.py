@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
+from trimreg.designs import Design
+
 PACKAGES = ("trimreg", "numpy", "scipy", "scikit-learn", "numba", "skglm", "abess", "celer", "gglasso")
 
 
@@ -84,7 +86,7 @@ def pass_seconds(X) -> float:
     return timed(lambda: r @ X, 10)[0]
 
 
-class CountingDesign:
+class CountingDesign(Design):
     """A design that adds up how much of X its operations read; ``passes`` is in units of X."""
 
     def __init__(self, inner, tally=None):
