@@ -11,7 +11,7 @@ SHUFFLE = $(if $(SEED),--shuffle $(SEED))
 
 # The pip of $(PYTHON) can install into the new environment, if it is recent enough; else it gets its own.
 $(BIN)/python:
-	if $(PYTHON) -m pip --python $(PYTHON) --version >/dev/null 2>&1; \
+	if $(PYTHON) -m pip --python "$$(command -v $(PYTHON))" --version >/dev/null 2>&1; \
 	then $(PYTHON) -m venv --without-pip $(VENV); else $(PYTHON) -m venv $(VENV); fi
 
 $(VENV)/demo-ready: pyproject.toml constraints.txt | $(BIN)/python

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ def note(text: object) -> None:
     say(f"note: {one_line(text)}", err=True)
 
 
-def print_table(title: str, columns: list[tuple[str, str]], rows: list[list[str]]) -> None:
+def print_table(title: str, columns: Sequence[tuple[str, Any]], rows: list[list[str]]) -> None:
     """Print a table of text; ``columns`` are pairs of a heading and ``"left"`` or ``"right"``."""
     from rich import box
     from rich.console import Console

@@ -218,7 +218,7 @@ def figure(frame: Any) -> Any:
     """Weight maps for each start above (the truth, then each method), F1 against n below."""
     from matplotlib.figure import Figure
 
-    picture = Figure(figsize=(13.0, 7.4), layout="constrained")
+    picture: Any = Figure(figsize=(13.0, 7.4), layout="constrained")
     above, below = picture.subfigures(2, 1, height_ratios=(1.15, 1.6))
     _draw_maps(above, frame)
     axes = below.subplots(1, 2 * len(STARTS), sharey=True)
