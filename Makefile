@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Byte code is made when a module is first imported: compiling all of every package costs more than the demo.
+# The demo imports little: byte code is made when a module is first imported. Tests import all of it, with warnings
+# as errors, and other people's source has some: there every package is compiled at once.
 OPTIONS := install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 PIP = $(if $(wildcard $(BIN)/pip),$(BIN)/python -m pip,$(PYTHON) -m pip --python $(BIN)/python) $(OPTIONS)
 SHUFFLE = $(if $(SEED),--shuffle $(SEED))
@@ -20,6 +21,7 @@ $(VENV)/demo-ready: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/ready: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[test,lint]'
+	$(BIN)/python -W ignore -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
 	touch $@ $(VENV)/demo-ready
 
 $(VENV)/bench-ready: $(VENV)/ready

@@ -1,5 +1,6 @@
 """The suite's own rules: reasons for skips, random order, how much of the library a fit goes through."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -25,7 +26,8 @@ def run_suite(folder, text, *options):
         shutil.copy(HERE / name, folder)
     (folder / "test_toy.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
-    return subprocess.run([*command, str(folder)], cwd=folder, capture_output=True, text=True)
+    env = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run([*command, str(folder)], cwd=folder, env=env, capture_output=True, text=True)
 
 
 def test_a_skip_without_a_listed_reason_fails_the_run(tmp_path):
