@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,17 @@ def pytest_sessionfinish(session):
         for line in found:
             reporter.write_line(f"  {line}")
         session.exitstatus = session.exitstatus or 1
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_cluster_is_left_behind():
+    """A Dask client that a file leaves open would be the default of the next one, and might never answer."""
+    yield
+    distributed = sys.modules.get("distributed")
+    client = None if distributed is None else distributed.client._get_global_client()
+    if client is not None:
+        distributed.client._set_global_client(None)
+        client.close(timeout=1)
 
 
 @pytest.fixture
