@@ -104,15 +104,16 @@ def pytest_sessionfinish(session):
         session.exitstatus = session.exitstatus or 1
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def no_cluster_is_left_behind():
-    """A Dask client that a file leaves open would be the default of the next one, and might never answer."""
+    """A Dask client that a test leaves open would be the default of the next one, and might never answer."""
     yield
     distributed = sys.modules.get("distributed")
     client = None if distributed is None else distributed.client._get_global_client()
     if client is not None:
         distributed.client._set_global_client(None)
         client.close(timeout=1)
+        pytest.fail(f"the test left {client} open")
 
 
 @pytest.fixture

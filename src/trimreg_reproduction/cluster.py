@@ -160,13 +160,14 @@ def _connected(n_jobs, scheduler):
             yield client, lambda: cluster.scale(count)
         return
     try:
-        client = Client(scheduler, timeout=_SECONDS_TO_CONNECT)
+        # Not the default: a client that fails to connect would stay the default of this process.
+        client = Client(scheduler, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, ValueError) as error:
         raise BadInput(
             f"no Dask scheduler answers at {scheduler} ({error});"
             " start one with 'dask scheduler', or leave the address out"
         ) from None
-    with client:
+    with client, client.as_current():
         try:
             client.wait_for_workers(1, timeout=_SECONDS_FOR_WORKERS)
         except TimeoutError:

@@ -207,15 +207,19 @@ def test_tensors_are_shared_between_threads(data):
 
 
 @pytest.fixture(scope="module")
-def client():
+def cluster():
     distributed = pytest.importorskip("distributed")
-    with (  # dashboard_address=None would still take port 8787
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
+    quiet = {"dashboard_address": ":0"}  # None would still take port 8787
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **quiet) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster):
+    from distributed import Client
+
+    with Client(cluster) as connected:
+        yield connected
 
 
 @pytest.mark.parametrize(
