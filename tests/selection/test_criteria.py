@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimreg.selection import CRITERIA, criterion_value, gaussian_deviance
-from trimreg.selection.criteria import log_binomial
+from trimreg.selection.criteria import effective_df, log_binomial
 
 
 def by_hand(name, deviance, df, n, p, gamma=1.0):
@@ -97,7 +97,8 @@ def test_n_selected_counts_groups_and_tasks():
         ({"p": 0}, "p must be"),
         ({"p": 2.5}, "p must be"),
         ({"df": -1}, "df must be"),
-        ({"df": 1.5}, "df must be"),
+        ({"df": 1.5}, "n_selected must be integers"),
+        ({"df": np.inf}, "df must be"),
         ({"df": [1, np.nan]}, "df must be"),
         ({"df": "2"}, "df must be"),
         ({"deviance": "low"}, "deviance"),
@@ -135,3 +136,21 @@ def test_gaussian_deviance_at_the_edges():
         gaussian_deviance([1.0, -1e-9], 10)
     with pytest.raises(ValueError, match="n must be"):
         gaussian_deviance(1.0, 0)
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.3, 5.0])
+def test_effective_degrees_of_freedom_are_the_trace_of_the_hat_matrix(l2):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 4)) @ rng.standard_normal((4, 4))
+    hat = X @ np.linalg.solve(X.T @ X / 30 + l2 * np.eye(4), X.T) / 30
+    assert effective_df(X.T @ X / 30, np.full(4, l2)) == pytest.approx(np.trace(hat))
+
+
+def test_a_redundant_direction_counts_only_once():
+    H = np.array([[2.0, 2.0], [2.0, 2.0]])  # two equal columns
+    assert effective_df(H, np.zeros(2)) == pytest.approx(1.0)
+    assert effective_df(H, np.ones(2)) == pytest.approx(4 / 5)
+    assert effective_df(np.zeros((0, 0)), np.zeros(0)) == 0.0
+    assert criterion_value("ebic", 0.0, 4 / 5, 10, 6, n_selected=2) == pytest.approx(
+        0.8 * math.log(10) + 2 * math.log(15)
+    )

@@ -8,7 +8,14 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.metrics import make_scorer, mean_absolute_error, roc_auc_score
-from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, ShuffleSplit, StratifiedKFold
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    RepeatedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+)
 
 from trimreg import (
     MEstimatorCV,
@@ -166,6 +173,22 @@ def test_every_way_to_say_the_same_folds(make):
     assert TrimmedLassoCV(hs=[0]).fit(X, y).score_path_.shape == (1, 1, 5)
     drawn = TrimmedLassoCV(hs=[0, 3], cv=ShuffleSplit(2, random_state=0)).fit(X, y)
     assert drawn.score_path_.shape == (2, 1, 2)
+
+
+def test_repeated_folds_are_those_of_every_round(make):
+    X, y = make(n=60, p=6)
+    folds = RepeatedKFold(n_splits=3, n_repeats=2, random_state=0)
+    both = TrimmedLassoCV(hs=[0, 1, 3, 5], cv=folds).fit(X, y)
+    splits = list(folds.split(X))
+    rounds = [TrimmedLassoCV(hs=[0, 1, 3, 5], cv=splits[3 * k : 3 * k + 3]).fit(X, y) for k in range(2)]
+    scores = [one.score_path_ for one in rounds]
+    np.testing.assert_array_equal(both.score_path_, np.concatenate(scores, axis=2))
+    means = np.mean([one.mean(axis=2) for one in scores], axis=0)
+    np.testing.assert_allclose(both.score_path_.mean(axis=2), means)
+    assert both.best_index_ == np.unravel_index(means.argmax(), means.shape)
+    mean, error = means[:, 0], both.score_path_.std(axis=2, ddof=1)[:, 0] / np.sqrt(3)
+    within = TrimmedLassoCV(hs=[0, 1, 3, 5], cv=folds, rule="1se").fit(X, y)
+    assert within.best_index_[0] == np.flatnonzero(mean >= mean.max() - error[mean.argmax()])[0]
 
 
 def test_groups_of_samples_stay_together(make):

@@ -8,7 +8,7 @@ import pytest
 from sklearn.model_selection import GroupKFold, KFold
 
 from trimreg.selection import choose
-from trimreg.selection.search import Search, mean_and_error, parallel
+from trimreg.selection.search import Search, mean_and_error, parallel, times_tested
 
 HS, ALPHAS = np.array([0, 1, 2]), ["exact", 0.1]
 
@@ -56,6 +56,18 @@ def test_means_and_standard_errors():
     np.testing.assert_array_equal(mean, [[3.0]])
     np.testing.assert_allclose(error, [[2.0 / np.sqrt(3)]])
     assert mean_and_error(scores[..., :1])[1] is None
+
+
+def test_repeated_folds_average_and_do_not_shrink_the_error():
+    rounds = [Search(cv=KFold(3, shuffle=True, random_state=seed)) for seed in range(4)]
+    folds = [fold for one in rounds for fold in one.folds(np.zeros((7, 1)), None)]
+    assert times_tested(folds) == 4.0
+    assert times_tested(folds[:3]) == 1.0
+    assert times_tested([([0], [1, 2]), ([0], [2])]) == 1.5
+    scores = np.random.default_rng(0).standard_normal((2, 1, 3))
+    mean, error = mean_and_error(np.tile(scores, 4), repeats=4.0)
+    np.testing.assert_allclose(mean, scores.mean(axis=2))
+    np.testing.assert_allclose(error, scores.std(axis=2) * np.sqrt(12 / 11) / np.sqrt(3))
 
 
 # -- folds -------------------------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ def criterion_value(
 ) -> Any:  # fmt: skip
     r"""The value of an information criterion; smaller is better.
 
-    With :math:`D` the deviance and :math:`k` the number of coefficients in the model, :math:`s` of which were
-    selected among :math:`p`,
+    With :math:`D` the deviance, :math:`k` the degrees of freedom, and :math:`s` features selected among
+    :math:`p`,
 
     .. math::
         \mathrm{AIC} = D + 2k, \quad
@@ -44,8 +44,9 @@ def criterion_value(
     deviance : float or ndarray
         -2 log-likelihood, up to a constant that all models share. See :func:`gaussian_deviance`. NaN gives
         NaN.
-    df : int or ndarray of int
+    df : float or ndarray
         k, the number of nonzero coefficients including the intercept (for groups: of all their coefficients).
+        With a ridge term it is smaller, see :func:`effective_df`.
     n : float
         Number of samples.
     p : int
@@ -54,7 +55,7 @@ def criterion_value(
         0 gives BIC; 1 is consistent when p grows as any power of n.
     n_selected : int or ndarray of int, optional
         s, how many of the p are in the model. None is ``df - 1``, all but the intercept. It has to be given
-        with groups, several targets or no intercept.
+        with groups, several targets, a ridge term or no intercept.
 
     Returns
     -------
@@ -89,8 +90,8 @@ def criterion_value(
     check.check_number("p", p, 1, integral=True)
     check.check_number("ebic_gamma", ebic_gamma, 0.0)
     deviance = _numbers("deviance", deviance)
-    df = _counts("df", df)
-    selected = np.maximum(df - 1, 0) if n_selected is None else _counts("n_selected", n_selected)
+    df = _nonnegative("df", df)
+    selected = _counts("n_selected", np.maximum(df - 1, 0) if n_selected is None else n_selected)
     if (selected > p).any():
         raise ValueError(f"n_selected must be at most p = {p}; got {selected.max():g}")
     log_models = log_binomial(p, selected)
@@ -102,6 +103,35 @@ def criterion_value(
 def log_binomial(p, k):
     r""":math:`\log \binom{p}{k}`."""
     return gammaln(p + 1.0) - gammaln(k + 1.0) - gammaln(p - k + 1.0)
+
+
+def effective_df(hessian: np.ndarray, ridge: np.ndarray) -> float:
+    r"""The effective degrees of freedom of coefficients with a ridge term,
+
+    .. math:: \mathrm{tr}\bigl(H (H + R)^{-1}\bigr).
+
+    Without a ridge it is the rank of H: the number of coefficients, if none is redundant. For least squares
+    it is the trace of the matrix that maps y to its fit (Hastie, Tibshirani and Friedman, The elements of
+    statistical learning, 2nd edition, section 3.4.1).
+
+    Parameters
+    ----------
+    hessian : ndarray of shape (k, k)
+        H, the second derivatives of the loss in the nonzero coefficients and the intercept.
+    ridge : ndarray of shape (k,)
+        The diagonal of R: the coefficient of :math:`\theta_j^2 / 2` in the objective, 0 for an intercept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.selection.criteria import effective_df
+    >>> effective_df(np.diag([1.0, 1.0, 3.0]), np.array([0.0, 1.0, 1.0]))
+    2.25
+    """
+    if hessian.size == 0:
+        return 0.0
+    # A pseudoinverse: a redundant direction without a ridge, as in multinomial models, counts nothing.
+    return float(np.sum(np.linalg.pinv(hessian + np.diag(ridge), hermitian=True) * hessian))
 
 
 def gaussian_deviance(mean_squared_error: ArrayLike, n: float) -> Any:
@@ -141,10 +171,18 @@ def _numbers(name, value):
     return np.asarray(check.check_real(name, value), dtype=float)
 
 
+def _nonnegative(name, value, kind="finite numbers"):
+    numbers = _numbers(name, value)
+    bad = ~((numbers >= 0) & np.isfinite(numbers))
+    if bad.any():
+        raise ValueError(f"{name} must be {kind} >= 0; got {numbers[bad].flat[0]:g}")
+    return numbers
+
+
 def _counts(name, value):
     """Nonnegative integers."""
-    counts = _numbers(name, value)
-    bad = ~((counts >= 0) & (counts == np.floor(counts)) & np.isfinite(counts))
+    counts = _nonnegative(name, value, "integers")
+    bad = counts != np.floor(counts)
     if bad.any():
         raise ValueError(f"{name} must be integers >= 0; got {counts[bad].flat[0]:g}")
     return counts

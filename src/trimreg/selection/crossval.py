@@ -23,7 +23,7 @@ from ..solvers import EFFORTS
 from .criteria import criterion_value
 from .folds import ALL_COLUMNS, LinearFolds, TotalGram, predictors
 from .path import count_samples, features_in, grid_for, n_parts, solve_path
-from .search import Search
+from .search import Search, times_tested
 
 
 class SurfaceCV(LinearEstimator):
@@ -82,8 +82,8 @@ class SurfaceCV(LinearEstimator):
         if self.criterion is None:
             scores = None if scorer is None else partial(self._scores, scorer, X, np.asarray(y))
             parts = LinearFolds(data, settings, *grid, self.effort, self._total_gram(X, task), scores)
-            shared = stays_in_process(X)
-            self.score_path_, best = search.by_folds(parts.fit, parts.score, folds, *grid, shared=shared)
+            options = {"repeats": times_tested(folds), "shared": stays_in_process(X)}
+            self.score_path_, best = search.by_folds(parts.fit, parts.score, folds, *grid, **options)
         else:
             values = criteria_of_path(self.criterion, data, task, path, n, self.fit_intercept)
             self.criterion_path_, best = search.by_criterion(values, *grid)
@@ -205,7 +205,8 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
         ``"exact"`` chooses among best subsets, so only h is left to choose. ``"auto"`` is a grid of 21
         numbers. A sequence may hold numbers and ``"exact"``.
     cv : int, splitter or iterable, default=None
-        The folds; None is 5. As in scikit-learn, stratified for classifiers.
+        The folds; None is 5. As in scikit-learn, stratified for classifiers. ``RepeatedKFold`` averages the
+        scores over several divisions of the samples; standard errors do not shrink with the repetitions.
     rule : {"min", "1se"}, default="min"
         The best mean score, or the smallest h (then the largest alpha) within one standard error of it.
     criterion : {None, "aic", "bic", "ebic", "gic"}, default=None

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from ...designs.convert import as_virtual, is_far, to_host
 from ...estimators import validation as check
 from ...penalties import Penalty
-from ...selection.search import Search
+from ...selection.search import Search, times_tested
 from ..covariances import GraphData
 from ..estimator import GraphicalModel
 from ..solve import GraphSettings, GraphTask, prepare_graph
@@ -239,7 +239,8 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
             self.__dict__.pop(name, None)  # of an earlier fit
         fit = partial(_fit_part, *grid)
         if self.criterion is None:
-            self.score_path_, best = search.by_folds(fit, _likelihoods, parts, *grid)
+            repeats = times_tested(rows)
+            self.score_path_, best = search.by_folds(fit, _likelihoods, parts, *grid, repeats=repeats)
         elif self.criterion == "stars":
             self.instability_path_ = instability(search.over_parts(fit, _edges, parts, label="subsamples"))
             best = self._stable()
