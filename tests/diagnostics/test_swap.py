@@ -217,8 +217,9 @@ def test_every_soft_score_is_that_of_its_refit(alpha):
         full = alpha * factor
         base = 0.5 * np.mean((y - X @ theta) ** 2) + full[P] @ np.abs(theta[P])
         point = read_candidate(
-            X, y, theta, penalty=TrimmedL1(3, penalty_factor=factor), alpha=alpha, intercept=0.0,
-            positive=False, loss="quadratic", sample_weight=None, fit_intercept=False, standardize=False,
+            X, y, theta, penalty=TrimmedL1(3, penalty_factor=factor), alpha=alpha, l2=0.0,
+            intercept=0.0, positive=False, loss="quadratic", sample_weight=None,
+            fit_intercept=False, standardize=False,
         )  # fmt: skip
         for score, leaves, enters in _Model(point, y).scores():
             for (a, j), (b, i) in product(enumerate(enters), enumerate(leaves)):

@@ -12,8 +12,6 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from trimreg_reproduction.registry import get_experiment
 from trimreg_reproduction.runner import run
 from trimreg_reproduction.store import Store
@@ -36,22 +34,20 @@ def few(name, count=2):
     return dataclasses.replace(experiment, cells=lambda size: chosen)
 
 
-@pytest.fixture(scope="module")
-def in_turn(tmp_path_factory):
-    path = tmp_path_factory.mktemp("turn") / "results.sqlite"
-    with Store(path) as store:
-        summary = run([few(name) for name in NAMES], "quick", store, n_jobs=1)
-    assert (summary.done, summary.failed) == (2 * len(NAMES), 0)
-    return rows(path)
+def test_processes_and_a_cluster_give_the_same_rows(tmp_path):
+    """One test, so that one process compiles the loops and the others find them on disk."""
 
+    def found(name, names, **how):
+        path = tmp_path / f"{name}.sqlite"
+        with Store(path) as store:
+            summary = run([few(one) for one in names], "quick", store, **how)
+        assert (summary.done, summary.failed) == (2 * len(names), 0)
+        return rows(path)
 
-@pytest.mark.parametrize(("backend", "names"), [("joblib", NAMES[::2]), ("dask", NAMES[1::2])])
-def test_processes_and_a_cluster_give_the_same_rows(in_turn, tmp_path, backend, names):
-    with Store(tmp_path / "results.sqlite") as store:
-        run([few(name) for name in names], "quick", store, backend=backend, n_jobs=2)
-    found = rows(tmp_path / "results.sqlite")
-    assert found == {cell: row for cell, row in in_turn.items() if cell.split("/")[0] in names}
-    assert len(found) == 2 * len(names)
+    expected = found("in turn", NAMES, n_jobs=1)
+    for backend, names in (("joblib", NAMES[::2]), ("dask", NAMES[1::2])):
+        of_these = {cell: row for cell, row in expected.items() if cell.split("/")[0] in names}
+        assert found(backend, names, backend=backend, n_jobs=2) == of_these
 
 
 def test_a_store_from_before_the_package_was_divided_goes_on(tmp_path):

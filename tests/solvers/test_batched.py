@@ -129,7 +129,7 @@ def test_offsets_and_scales_are_those_of_columns(data):
     np.testing.assert_allclose(implicit.matrices(), Z)
     np.testing.assert_allclose(implicit.gradient(theta), explicit.gradient(theta), atol=1e-12)
     np.testing.assert_allclose(implicit.gram().gram, explicit.gram().gram, atol=1e-12)
-    np.testing.assert_allclose(implicit.loss_values(theta), explicit.loss_values(theta), rtol=1e-12)
+    np.testing.assert_allclose(implicit.values(theta), explicit.values(theta), rtol=1e-12)
     np.testing.assert_allclose(implicit.lipschitz(), explicit.lipschitz(), rtol=1e-12)
     for small in ([part.gram().gram for part in implicit.parts(1)], [implicit.gram().gram]):
         np.testing.assert_allclose(np.concatenate(small), explicit.gram().gram, atol=1e-12)

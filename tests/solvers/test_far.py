@@ -377,12 +377,12 @@ def test_a_point_is_known_only_if_it_was_solved_for_last():
     eta, gradient, loss = inner.point(solution.theta)
     assert rows.passes == before
     np.testing.assert_allclose(eta, inner.problem.predictor(solution.theta), atol=1e-12)
-    np.testing.assert_allclose(gradient, inner.problem.gradient(eta), atol=1e-12)
+    np.testing.assert_allclose(gradient, inner.problem.loss_gradient(eta), atol=1e-12)
     assert loss == pytest.approx(inner.problem.loss_value(eta), rel=1e-12)
     other = 0.5 * solution.theta
     eta, gradient, _ = inner.point(other)
     np.testing.assert_allclose(eta, inner.problem.predictor(other), atol=1e-12)
-    np.testing.assert_allclose(gradient, inner.problem.gradient(eta), atol=1e-12)
+    np.testing.assert_allclose(gradient, inner.problem.loss_gradient(eta), atol=1e-12)
 
 
 def test_the_data_correct_a_wrong_solution_of_few_rows():

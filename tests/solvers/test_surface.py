@@ -159,7 +159,7 @@ def test_verification_mends_what_a_wrong_gram_matrix_has_led_to(problem, raw):
     normal, norms = problem.normalized()
 
     def violation(step):
-        gradient = normal.gradient(normal.predictor(step.theta * norms))
+        gradient = normal.gradient(step.theta * norms)
         threshold = normal.penalty.thresholds(step.weights, alpha)
         return largest_violation(step.theta * norms, gradient, threshold)
 

@@ -53,6 +53,7 @@ class Candidate:
     data: Data
     penalty: Penalty  # bound to the number of features
     alpha: float
+    l2: float
     positive: bool
     intercept: float | np.ndarray
     theta: np.ndarray  # output k of feature j at j K + k
@@ -69,8 +70,13 @@ class Candidate:
 
     @cached_property
     def gradient(self) -> np.ndarray:
-        """Gradient of the loss in theta."""
-        return self.data.columns.gradient(self.slope).ravel()
+        """Gradient of the loss and the ridge term in theta."""
+        return self.data.columns.gradient(self.slope).ravel() + self.ridge * self.theta
+
+    @cached_property
+    def ridge(self) -> np.ndarray:
+        """``l2 f``, one per coefficient; 0 for excluded features."""
+        return self.penalty.ridge(self.l2)
 
     @property
     def intercept_derivative(self) -> np.ndarray:
@@ -94,9 +100,9 @@ class Candidate:
         return np.where(share <= 10 * _EPS * np.max(share, initial=0.0), 0.0, self.theta)
 
     def objective(self) -> float:
-        """``F = L + P``."""
+        """F: the loss, the ridge term and the penalty."""
         loss = float(self.loss.value(self.eta, self.data.y, self.data.d))
-        return loss + self.penalty.value(self.theta, self.alpha)
+        return loss + 0.5 * float(self.ridge @ self.theta**2) + self.penalty.value(self.theta, self.alpha)
 
 
 def read_data(X: Any, y: Any, *, loss: Any, sample_weight: Any, fit_intercept: Any, standardize: Any) -> Data:
@@ -120,14 +126,15 @@ def read_data(X: Any, y: Any, *, loss: Any, sample_weight: Any, fit_intercept: A
 
 
 def read_candidate(
-    X: Any, y: Any, coef: Any, *, penalty: Any, alpha: float, intercept: Any, positive: bool, **setting: Any
-) -> Candidate:
+    X: Any, y: Any, coef: Any, *, penalty: Any, alpha: float, l2: float, intercept: Any, positive: bool,
+    **setting: Any,
+) -> Candidate:  # fmt: skip
     """Check every argument that the diagnostics share, and place ``coef`` in the penalty's coordinates.
 
     ``setting`` are the keywords of :func:`read_data`.
     """
     penalty = get_penalty(penalty)
-    alpha = number("alpha", alpha, minimum=0.0)
+    alpha, l2 = number("alpha", alpha, minimum=0.0), number("l2", l2, minimum=0.0)
     positive = flag("positive", positive)
     data = read_data(X, y, **setting)
     p, outputs = data.columns.shape[1], data.loss.n_outputs
@@ -143,7 +150,7 @@ def read_candidate(
     theta = (coef.T * data.columns.scale).T.ravel()
     theta = _with_ties(theta, penalty.norm, 200 * data.columns.eps)
     eta = data.columns.predictor(coef) + intercept
-    return Candidate(data, penalty, alpha, positive, intercept, theta, eta)
+    return Candidate(data, penalty, alpha, l2, positive, intercept, theta, eta)
 
 
 def _with_ties(theta, norm, tol):

@@ -44,7 +44,7 @@ class LocalMinimumCheck:
 def is_local_minimum(
     X: Any, y: ArrayLike, coef: ArrayLike, *, penalty: TrimmedL1, alpha: float, intercept: ArrayLike = 0.0,
     loss: Loss | str = "quadratic", sample_weight: ArrayLike | None = None, fit_intercept: bool = False,
-    standardize: bool = False, positive: bool = False, tol: float = 1e-6,
+    standardize: bool = False, positive: bool = False, l2: float = 0.0, tol: float = 1e-6,
 ) -> LocalMinimumCheck:  # fmt: skip
     r"""Whether ``coef`` is a local minimum of :math:`F = L + \alpha \sum_{j > h} r_{(j)}` for convex L.
 
@@ -54,7 +54,8 @@ def is_local_minimum(
               F_S(\theta) = L(\theta) + \alpha \sum_{j \notin S} f_j |\theta_j|,
 
     and near theta only the sets S of h largest magnitudes count. So theta is a local minimum of F if and
-    only if it minimizes ``F_S`` for *every* such S, that is, with ``g`` the gradient of the loss,
+    only if it minimizes ``F_S`` for *every* such S, that is, with ``g`` the gradient of the loss (and of the
+    ridge term, if there is one),
 
     - ``g_j = 0`` for every feature that is in some such S (and for those with factor 0), and
     - ``-g_j`` in :math:`\alpha f_j\, \partial|\theta_j|` for every feature that is outside some such S.
@@ -77,7 +78,7 @@ def is_local_minimum(
 
     Parameters
     ----------
-    X, y, coef, alpha, intercept, sample_weight, fit_intercept, standardize, positive
+    X, y, coef, alpha, intercept, sample_weight, fit_intercept, standardize, positive, l2
         As in :func:`stationarity`. A coefficient within rounding of 0 counts as 0.
     penalty : TrimmedL1
     loss : str or loss object
@@ -119,7 +120,7 @@ def is_local_minimum(
     if not isinstance(penalty, TrimmedL1):
         raise ValueError(f"penalty must be a TrimmedL1; got {penalty!r}")
     point = read_candidate(
-        X, y, coef, penalty=penalty, alpha=alpha, intercept=intercept, positive=positive, loss=loss,
+        X, y, coef, penalty=penalty, alpha=alpha, l2=l2, intercept=intercept, positive=positive, loss=loss,
         sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize,
     )  # fmt: skip
     tol = max(number("tol", tol, minimum=0.0), 200 * point.data.columns.eps)

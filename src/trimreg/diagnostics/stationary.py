@@ -17,11 +17,11 @@ def stationarity(
     X: Any, y: ArrayLike, coef: ArrayLike, *, penalty: Penalty | str, alpha: float,
     weights: ArrayLike | None = None, intercept: ArrayLike = 0.0, loss: Loss | str = "quadratic",
     sample_weight: ArrayLike | None = None, fit_intercept: bool = False, standardize: bool = False,
-    positive: bool = False,
+    positive: bool = False, l2: float = 0.0,
 ) -> float:  # fmt: skip
     r"""The paper's :math:`T(\theta, w)`: the squared distance of 0 from the subdifferential of F.
 
-    With ``g`` the gradient of the loss in theta and ``r_j = f_j |theta_j|``,
+    With ``g`` the gradient in theta of the loss and the ridge term, and ``r_j = f_j |theta_j|``,
 
     .. math:: T(\theta, w) = \sum_j \mathrm{dist}^2\bigl(-g_j,\ \alpha f_j w_j\, \partial|\theta_j|\bigr)
               + \min_{\mu,\, s \in N(w)} \|\alpha r + \mu 1 + s\|^2
@@ -53,6 +53,8 @@ def stationarity(
         Whether the intercept is free, and whether the penalty acts on standardized coefficients.
     positive : bool
         Whether ``theta >= 0`` is required.
+    l2 : float
+        Of the ridge term :math:`\frac{l_2}{2} \sum_j f_j \theta_j^2` in F.
 
     Returns
     -------
@@ -79,7 +81,7 @@ def stationarity(
     1.5625
     """
     point = read_candidate(
-        X, y, coef, penalty=penalty, alpha=alpha, intercept=intercept, positive=positive, loss=loss,
+        X, y, coef, penalty=penalty, alpha=alpha, l2=l2, intercept=intercept, positive=positive, loss=loss,
         sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize,
     )  # fmt: skip
     if point.positive and (point.theta < 0).any():

@@ -1,8 +1,9 @@
 r"""Scores of all exchanges of one free coefficient for another (least squares).
 
 Let S be the free features of a local minimum (the h largest), P the penalized ones that are nonzero, N
-those that are never penalized, and A their union, with Gram matrix ``M = Z_A' D Z_A``. Exchanging i in S
-for j keeps A (and j) and the signs of P, and refits:
+those that are never penalized, and A their union, with Gram matrix ``M = Z_A' D Z_A``. A ridge term adds
+``l2 f`` to its diagonal, and to ``s_j`` below. Exchanging i in S for j keeps A (and j) and the signs of P,
+and refits:
 
 - **j enters.** For j outside A, with ``c_j = z_j'Dr``, ``K_j = M^-1 Z_A'Dz_j`` and ``s_j`` the squared
   norm of the part of ``z_j`` that A does not explain, F falls by ``c_j^2 / (2 s_j)``, ``theta_A`` moves by
@@ -77,7 +78,7 @@ class Swap:
 def best_swap(
     X: Any, y: ArrayLike, coef: ArrayLike, *, penalty: TrimmedL1, alpha: float, intercept: float = 0.0,
     loss: Loss | str = "quadratic", sample_weight: ArrayLike | None = None, fit_intercept: bool = False,
-    standardize: bool = False, positive: bool = False,
+    standardize: bool = False, positive: bool = False, l2: float = 0.0,
 ) -> Swap:  # fmt: skip
     r"""The best exchange of a free feature i for another j, for least squares.
 
@@ -90,7 +91,7 @@ def best_swap(
 
     Parameters
     ----------
-    X, y, alpha, sample_weight, fit_intercept, standardize
+    X, y, alpha, sample_weight, fit_intercept, standardize, l2
         As in :func:`stationarity`.
     coef : array-like of shape (p,)
         Coefficients in the units of X, at a local minimum. (Elsewhere gains are counted from the refit of
@@ -140,7 +141,7 @@ def best_swap(
     if penalty.groups is not None:
         raise ValueError("penalty must not have groups: swaps are scored for single coefficients")
     point = read_candidate(
-        X, y, coef, penalty=penalty, alpha=alpha, intercept=intercept, positive=positive, loss=loss,
+        X, y, coef, penalty=penalty, alpha=alpha, l2=l2, intercept=intercept, positive=positive, loss=loss,
         sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize,
     )  # fmt: skip
     excluded = np.isinf(point.factor) & (point.theta != 0)
@@ -222,7 +223,9 @@ class _Model:
         unpenalized = np.flatnonzero(never & ~at_bound)
         order = np.concatenate([unpenalized, by_size[free[by_size]], by_size[paying[by_size]]])
         self.root = np.sqrt(point.data.d)
-        Z = self.columns.dense(order) * self.root[:, None]
+        # A ridge is a row of its own below each column.
+        self.ridge, self.n_samples = point.ridge, self.root.size
+        Z = np.vstack([self.columns.dense(order) * self.root[:, None], np.diag(np.sqrt(self.ridge[order]))])
         kept, self.basis, R = _independent(Z)
         dropped = np.setdiff1d(np.arange(order.size), kept)
         idle = order[dropped[free[order[dropped]]]]
@@ -235,7 +238,7 @@ class _Model:
         pull[self.is_paying] = self.threshold[self.active[self.is_paying]] * self.sign[self.is_paying]
         self.inverse_root = solve_triangular(R, np.eye(kept.size)) if kept.size else R
         self.inverse = self.inverse_root @ self.inverse_root.T
-        rest = self.root * target - Z[:, fixed] @ theta[order[fixed]]
+        rest = np.append(self.root * target, np.zeros(order.size)) - Z[:, fixed] @ theta[order[fixed]]
         self.theta = self.inverse_root @ (self.basis.T @ rest - self.inverse_root.T @ pull)
         self.residual = rest - Z[:, kept] @ self.theta
 
@@ -261,7 +264,7 @@ class _Model:
     def _outside(self, block):
         """Scores for j outside A."""
         j = np.arange(block.start, block.stop)
-        probe = self.root[:, None] * np.column_stack([self.basis, self.residual])
+        probe = self.root[:, None] * np.column_stack([self.basis, self.residual])[: self.n_samples]
         product = self.columns.transposed(probe, block)
         shadow, c = product[:, :-1], product[:, -1]
         s = self._spare(j, shadow)
@@ -269,7 +272,8 @@ class _Model:
         # in the span of A, where the fit is already the best: the gain is 0 for a duplicate of i, else
         # negative. If P is not empty, fixed signs do not describe the refit, and j is as good as the columns
         # that explain it.
-        part = s / np.where(self.columns.norms[j] > 0, self.columns.norms[j], 1.0) ** 2
+        square = self.columns.norms[j] ** 2 + self.ridge[j]
+        part = s / np.where(square > 0, square, 1.0)
         ok = self.outside[j] & (part > _EXPLAINED)
         if np.any(self.outside[j] & ~ok & (part > _ROUNDING)):
             self.exact = False
@@ -289,15 +293,19 @@ class _Model:
 
     def _spare(self, j, shadow):
         """``s_j``, computed from the remainder itself if the difference of squares would cancel."""
-        square = self.columns.norms[j] ** 2
+        square = self.columns.norms[j] ** 2 + self.ridge[j]
         s = square - np.einsum("ij,ij->i", shadow, shadow)
         close = np.flatnonzero(self.outside[j] & (s <= 1e-5 * square))
         for which in self.columns.pieces(close):
-            left = self.columns.dense(j[which]) * self.root[:, None]
+            left = self._below(self.columns.dense(j[which]) * self.root[:, None])
             for _ in range(2):
                 left -= self.basis @ (self.basis.T @ left)
-            s[which] = np.einsum("ij,ij->j", left, left)
+            s[which] = np.einsum("ij,ij->j", left, left) + self.ridge[j[which]]
         return s
+
+    def _below(self, columns):
+        """Columns outside A, with zeros in the rows of A's ridge."""
+        return np.vstack([columns, np.zeros((self.residual.size - self.n_samples, columns.shape[1]))])
 
     def _penalized(self):
         """Scores for j in P: it is already in A and loses its penalty."""
@@ -320,11 +328,11 @@ class _Model:
             theta = self.theta + self.threshold[j] * self.sign[at] * self.inverse[:, at[0]]
             inverse = self.inverse
         else:
-            z = self.columns.dense(np.array([j]))[:, 0] * self.root
+            z = self._below(self.columns.dense(np.array([j])) * self.root[:, None])[:, 0]
             along = self.basis.T @ z
             left = z - self.basis @ along
             left -= self.basis @ (self.basis.T @ left)
-            s, c, K = left @ left, z @ self.residual, self.inverse_root @ along
+            s, c, K = left @ left + self.ridge[j], z @ self.residual, self.inverse_root @ along
             column = np.append(-K, 1.0)
             theta = np.append(self.theta, 0.0) + column * (c / s)
             inverse = np.pad(self.inverse, (0, 1)) + np.outer(column, column) / s

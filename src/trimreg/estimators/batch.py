@@ -81,6 +81,7 @@ def solve_batch(
     *,
     h: Any,
     alpha: Any,
+    l2: float = 0.0,
     loss: str = "quadratic",
     fit_intercept: bool = False,
     standardize: bool = False,
@@ -97,7 +98,8 @@ def solve_batch(
     r"""Algorithm 1 for many problems with the trimmed l1 penalty at once; for b = 1, ..., B
 
     .. math:: \min_{\theta_b, \beta_b, w_b \in S_b}\; \sum_i d_{bi}\,
-              \ell(y_{bi}, z_{bi}'\theta_b + \beta_b) + \alpha_b \sum_j w_{bj} |\theta_{bj}|, \qquad
+              \ell(y_{bi}, z_{bi}'\theta_b + \beta_b) + \frac{l_2}{2} \|\theta_b\|^2
+              + \alpha_b \sum_j w_{bj} |\theta_{bj}|, \qquad
               S_b = \{0 \le w \le 1,\ 1'w = p - h_b\}.
 
     Each problem gets the answer of ``solve(..., solver="bcd", record_stationarity=False)`` after the same
@@ -120,6 +122,8 @@ def solve_batch(
     h : int, float in (0, 1) or None, or a sequence of n_problems of them
         How many coefficients (or which fraction of them) carry no penalty.
     alpha : float, "exact", or a sequence of n_problems numbers
+    l2 : float
+        The ridge term, the same for all problems.
     loss : {"quadratic", "logistic"}
     fit_intercept, standardize : bool
     sample_weight : array of shape (n_problems, n_samples) or (n_samples,), optional
@@ -171,7 +175,7 @@ def solve_batch(
     check.check_choice("loss", loss, [name for name, kind in LOSSES.items() if kind.array_agnostic])
     check.check_number("max_iter", max_iter, 1, integral=True)
     settings = Settings(
-        loss=loss, penalty="l1", alpha=alpha if isinstance(alpha, str) else 0.0, solver="bcd",
+        loss=loss, penalty="l1", alpha=alpha if isinstance(alpha, str) else 0.0, l2=l2, solver="bcd",
         fit_intercept=fit_intercept, standardize=standardize, tol=tol, max_iter=max_iter,
     )  # fmt: skip
     model = _model(data, settings, h, alpha, eta, tau)
@@ -292,7 +296,8 @@ def _problems(data, model, part):
         # exact zeros where y is constant but for rounding of its mean
         y = xp.where(spread <= 10 * np.finfo(float).eps * xp.abs(mean), 0.0, target)
         mean_y = mean[:, 0]
-    batch = SampleBatch(X, y, d, settings.loss, offset, inverse_scale, center and not quadratic)
+    constant = center and not quadratic
+    batch = SampleBatch(X, y, d, settings.loss, offset, inverse_scale, constant, settings.l2)
     return batch, mean_y, norms if exact else None
 
 
@@ -368,7 +373,7 @@ def _fill(result, part, batch, theta, w, terms, mean_y):
     xp, p = namespace(theta), w.shape[1]
     r = xp.abs(theta[:, :p])
     optimal = distance_to_optimal_weights(terms.alpha * r, w)
-    gradient, value = to_numpy(batch.gradient(theta)), to_numpy(batch.loss_values(theta))
+    gradient, value = to_numpy(batch.gradient(theta)), to_numpy(batch.values(theta))
     scale = xp.ones_like(r) if batch.inverse_scale is None else batch.inverse_scale
     coef = theta[:, :p] * scale
     intercept = mean_y if batch.offset is None else mean_y - (batch.offset * coef).sum(-1)

@@ -1,9 +1,9 @@
 """Fitted models in JSON files that any version of the library, or any other program, can read.
 
-The entries of a file: ``estimator``, ``loss``, ``target``, ``event``, ``classes``, ``h``, ``alpha`` (the
-number) and ``alpha_setting`` (as asked for), ``intercept``, ``coefficients`` (by feature, in the units of the
-data; with several outputs by output and feature), ``support``, ``features``, ``columns`` (how columns of a
-table become features), ``metrics``, ``certificate``, ``data``.
+The entries of a file: ``estimator``, ``loss``, ``target``, ``event``, ``classes``, ``h``, ``l2``, ``alpha``
+(the number) and ``alpha_setting`` (as asked for), ``intercept``, ``coefficients`` (by feature, in the units
+of the data; with several outputs by output and feature), ``support``, ``features``, ``columns`` (how columns
+of a table become features), ``metrics``, ``certificate``, ``data``.
 """
 
 from __future__ import annotations
@@ -194,6 +194,7 @@ def content_of(model: Any, recipe: Recipe | None = None, **more: Any) -> dict:
         "classes": classes,
         "h": model.h_,
         "alpha": model.alpha_,
+        "l2": model.l2_,
         "alpha_setting": model.chosen_alpha_ if hasattr(model, "chosen_alpha_") else model.alpha,
         "intercept": intercept,
         "coefficients": rows[0] if coef.ndim == 1 else dict(zip(map(str, labels), rows, strict=True)),

@@ -147,15 +147,15 @@ def _entered(problem, theta, eta, taken, never, lengths):
     if taken.size > 1 and W.size <= LARGEST_MODEL:
         with np.errstate(all="ignore"):
             H = problem.hessian(eta, W)
-            c = H @ theta[W] - _gradient(problem, eta, W)
+            c = H @ theta[W] - _gradient(problem, theta, eta, W)
         if np.isfinite(H).all() and np.isfinite(c).all():
             label = norm.spread(np.arange(norm.count))[W]
             return forward_order(H, c, label, first=never[label])
     return taken[order_by_size(lengths[taken])]
 
 
-def _gradient(problem, eta, W):
-    """The gradient of the loss on the coordinates W, which hold whole features."""
+def _gradient(problem, theta, eta, W):
+    """The gradient of the smooth part on the coordinates W, which hold whole features."""
     outputs = problem.loss.n_outputs
     design = problem.design.inner if problem.loss.multi_output else problem.design
     slope = problem.loss.gradient(eta, problem.y, problem.d)
@@ -163,4 +163,4 @@ def _gradient(problem, eta, W):
     order = np.argsort(features)  # a constant comes last
     products = np.empty((features.size, *slope.shape[1:]))
     products[order] = design.restricted(features[order]).rmatvec(slope)
-    return products.ravel()
+    return products.ravel() + problem.ridge[W] * theta[W]

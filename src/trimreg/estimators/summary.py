@@ -212,6 +212,7 @@ def fit_facts(
     n_features: int | None = None,
     h: int | None = None,
     alpha: float | None = None,
+    l2: float | None = None,
     objective: float | None = None,
     stationarity: float | None = None,
     intercept: Any = None,
@@ -230,7 +231,7 @@ def fit_facts(
         intercept = {str(label): value for label, value in zip(outputs, intercept, strict=True)}
     facts = {
         "loss": loss, "samples": n_samples, "features": n_features, "h": h, "alpha": alpha,
-        "objective": objective, "stationarity": stationarity,
+        "l2": l2, "objective": objective, "stationarity": stationarity,
         "intercepts" if several else "intercept": intercept, "converged": converged,
     }  # fmt: skip
     facts |= {key.replace("_", " "): value for key, value in more.items()}

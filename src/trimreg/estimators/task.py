@@ -28,6 +28,7 @@ class Settings:
     loss: Any = "quadratic"
     penalty: Any
     alpha: Any  # a number, or "exact"
+    l2: float = 0.0
     solver: str = "mm"
     fit_intercept: bool = False
     standardize: bool = False
@@ -44,6 +45,7 @@ class Settings:
             "loss": get_loss(self.loss),
             "penalty": get_penalty(self.penalty),
             "alpha": check.check_alpha(self.alpha),
+            "l2": float(check.check_number("l2", self.l2, 0.0)),
             "tol": check.check_number("tol", self.tol, 0.0, strict=True),
         }
         for name in ("fit_intercept", "standardize", "positive"):
@@ -105,6 +107,7 @@ class Task:
     y_mean: float | np.ndarray  # what centering subtracts from y, in place of an intercept
     constant: bool  # whether the design ends in a column of ones
     exact: bool  # whether at most h parts may be nonzero
+    l2: float  # of the ridge term
 
     # -- solving -------------------------------------------------------------------------------------
 
@@ -204,7 +207,7 @@ class Task:
 
     def _stationarity(self, theta, weights):
         problem = self.problem
-        gradient = problem.gradient(problem.predictor(theta))
+        gradient = problem.gradient(theta)
         return problem.penalty.stationarity(theta, weights, gradient, problem.alpha, problem.positive)
 
 
@@ -235,7 +238,7 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
         positive = np.append(np.full(p, True), False) if positive else False
     if loss.multi_output:
         design = MultiOutput(design, loss.n_outputs)
-    problem = Problem(design, loss, target, d, penalty, 0.0, positive)
+    problem = Problem(design, loss, target, d, penalty, 0.0, positive, penalty.ridge(settings.l2))
     if alpha == "exact":
         # Just over the threshold. If that is 0 (y or X without variation), any positive number will do.
         alpha = problem.exact_threshold() * (1 + 1e-6) or 1.0
@@ -249,6 +252,7 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
         y_mean=y_mean,
         constant=constant,
         exact=settings.alpha == "exact",
+        l2=settings.l2,
     )
     return task if theta0 is None else replace(task, start=task.coordinates(theta0))
 
@@ -287,6 +291,7 @@ def solve(
     loss: Any = "quadratic",
     penalty: Any,
     alpha: float | str,
+    l2: float = 0.0,
     solver: str = "mm",
     fit_intercept: bool = False,
     standardize: bool = False,
@@ -302,10 +307,12 @@ def solve(
 ) -> SolverResult:
     r"""Minimize a loss plus a penalty.
 
-    .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b) + P_\alpha(\theta),
+    .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b)
+              + \frac{l_2}{2} \sum_j f_j \theta_j^2 + P_\alpha(\theta),
               \qquad d_i = \text{sample weight} / \text{their sum},
 
-    where z are the rows of X, with every column divided by its deviation if ``standardize``.
+    where z are the rows of X, with every column divided by its deviation if ``standardize``, and f are the
+    factors of the penalty.
 
     Parameters
     ----------
@@ -323,6 +330,10 @@ def solve(
     alpha : float or "exact"
         ``"exact"`` (for the trimmed penalty) is just over the exact-penalty threshold: at most h coefficients
         (or groups) are nonzero, with any solver and also if it stops early.
+    l2 : float
+        The ridge term. It also shrinks coefficients that the trimmed penalty leaves free, which predicts
+        better if many are kept or the signal is weak. With h = 0 the problem is the elastic net. Intercepts
+        and parts with factor 0 have no ridge.
     solver : str
         A name in ``trimreg.solvers.SOLVERS``: ``"mm"`` is the default, ``"bcd"`` the paper's Algorithm 1, and
         the others are there to compare with.
@@ -383,6 +394,7 @@ def steps(
     loss: Any = "quadratic",
     penalty: Any,
     alpha: float | str,
+    l2: float = 0.0,
     solver: str = "mm",
     fit_intercept: bool = False,
     standardize: bool = False,

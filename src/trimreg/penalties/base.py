@@ -172,6 +172,10 @@ class Penalty:
         """The thresholds ``alpha f_j`` of parts with weight 1."""
         return self.thresholds(np.ones(self._factor.size), alpha)
 
+    def ridge(self, l2: float) -> np.ndarray:
+        """``l2 f_j`` for every coordinate, the curvature of a ridge term; 0 for excluded parts."""
+        return self.norm.spread(l2 * np.where(self._excluded, 0.0, self._factor))
+
     def value(self, theta: np.ndarray, alpha: float) -> float:
         """The penalty at theta; inf if an excluded part is not 0."""
         length = self.norm.lengths(theta)

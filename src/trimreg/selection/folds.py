@@ -128,6 +128,7 @@ class LinearFolds:
         if np.any(times > 1) or 2 * left_out.size > np.count_nonzero(times) or not d[left_out].any():
             return None
         gram = self.total.without(self.data.X, d, left_out, task.problem.design, task.problem.d)
+        gram[np.diag_indices_from(gram)] += task.problem.ridge
         every = np.arange(gram.shape[0])
         return lambda norms: FixedGram(every, gram / norms / norms[:, None], norms.size)
 

@@ -73,13 +73,14 @@ def features_in(coefs: np.ndarray, n_before: int) -> np.ndarray:
 
 def trimmed_path(
     X: Any, y: Any, hs: Any = "auto", alphas: Any = "auto", *, loss: Any = "quadratic",
-    penalty_factor: Any = None, groups: Any = None, q: float = 2, fit_intercept: bool = True,
+    l2: float = 0.0, penalty_factor: Any = None, groups: Any = None, q: float = 2, fit_intercept: bool = True,
     standardize: bool = True, positive: bool = False, sample_weight: Any = None, effort: str = "medium",
     tol: float = 1e-6, random_state: Any = None, verbose: int = 0,
 ) -> TrimmedPath:  # fmt: skip
     r"""Trimmed fits for every h and alpha, each started from neighboring solutions.
 
-    .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b) + \alpha \sum_{j > h} r_{(j)}(\theta)
+    .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b)
+              + \frac{l_2}{2} \sum_j f_j \theta_j^2 + \alpha \sum_{j > h} r_{(j)}(\theta)
 
     Parameters
     ----------
@@ -92,7 +93,7 @@ def trimmed_path(
     alphas : "auto", "exact" or sequence, default="auto"
         ``"auto"`` is :func:`~trimreg.selection.alpha_grid`: 21 numbers, from the smallest alpha at which the
         model with h = 0 is empty downward. ``"exact"`` gives best subsets, and may be part of a sequence.
-    loss, fit_intercept, standardize, positive, sample_weight, tol, random_state
+    loss, l2, fit_intercept, standardize, positive, sample_weight, tol, random_state
         As in :func:`trimreg.solve`.
     penalty_factor, groups, q
         As in :class:`~trimreg.TrimmedL1`.

@@ -1,4 +1,4 @@
-"""Gram matrices ``Z' diag(d) Z``, each column computed once, and the small systems solved with them.
+"""Gram matrices ``Z' diag(d) Z`` plus a ridge, each column computed once, and small systems with them.
 
 Systems go to LAPACK directly: SciPy's checks cost more than the work here.
 """
@@ -17,14 +17,17 @@ _BATCH = 6  # full rows fetched at once: a thin product costs little more than a
 class GramCache:
     """The Gram matrix ``Z_W' D Z_W`` over a growing set W of columns, and full rows of ``Z' D Z``.
 
+    The ``ridge`` of each column is added to the diagonal of both.
+
     A column costs one product with the columns already there, once. A working set that shrinks and grows
     again finds it ready, and so does the next set of weights. ``d`` is fixed: a loss with changing curvature
     takes a new cache (:class:`FixedGram`) for each quadratic model.
     """
 
-    def __init__(self, design: Design, d: np.ndarray):
+    def __init__(self, design: Design, d: np.ndarray, ridge: np.ndarray):
         self.design = design
         self.d = d
+        self.ridge = ridge
         self.members = np.empty(0, dtype=np.intp)
         self.place = np.full(design.shape[1], -1, dtype=np.intp)
         self._store = np.empty((0, 0))
@@ -47,6 +50,7 @@ class GramCache:
             store[:old, :old] = self._store[:old, :old]
             self._store = store
         cross, fresh = self._products(new)
+        fresh[np.diag_indices_from(fresh)] += self.ridge[new]
         self._store[old : members.size, old : members.size] = (fresh + fresh.T) / 2
         if cross is not None:
             self._store[:old, old : members.size] = cross
@@ -97,6 +101,7 @@ class GramCache:
             grown[:old] = self._rows[:old]
             self._rows = grown
         self._rows[old:end] = self.design.gram(None, self.d, new).T
+        self._rows[np.arange(old, end), new] += self.ridge[new]
         self._row_place[new] = np.arange(old, end)
         self._n_rows = end
 

@@ -13,10 +13,11 @@ from ..losses.base import Loss
 
 @dataclass(frozen=True)
 class Problem:
-    r"""Minimize :math:`F(\theta) = L(Z\theta) + P_\alpha(\theta)`, over ``theta >= 0`` where ``positive``.
+    r"""Minimize :math:`F(\theta) = L(Z\theta) + \frac12 \sum_j \rho_j \theta_j^2 + P_\alpha(\theta)`.
 
-    ``positive`` holds for all coordinates or is an array of flags. Arrays of weights and thresholds have one
-    value per part of the penalty's norm; a part is a coefficient or a group of them.
+    The first two terms are its smooth part. With ``positive`` the minimum is over ``theta >= 0``; it holds
+    for all coordinates or is an array of flags. Arrays of weights and thresholds have one value per part of
+    the penalty's norm; a part is a coefficient or a group of them.
     """
 
     design: Design
@@ -26,6 +27,11 @@ class Problem:
     penalty: Any  # a Penalty, bound to the design's number of features
     alpha: float
     positive: bool | np.ndarray = False
+    ridge: Any = 0.0  # rho, one per coordinate; a number is taken for all of them
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.ridge) == 0:
+            object.__setattr__(self, "ridge", np.full(self.n_features, float(self.ridge)))
 
     def at(self, alpha: float) -> Problem:
         """The same problem for another alpha."""
@@ -40,7 +46,7 @@ class Problem:
         W = self.penalty.norm.coordinates(parts)
         positive = self.positive[W] if isinstance(self.positive, np.ndarray) else self.positive
         design, penalty = self.design.restricted(W), self.penalty.restricted(parts)
-        return replace(self, design=design, penalty=penalty, positive=positive)
+        return replace(self, design=design, penalty=penalty, positive=positive, ridge=self.ridge[W])
 
     @property
     def n_features(self) -> int:
@@ -83,13 +89,23 @@ class Problem:
     def loss_value(self, eta: np.ndarray) -> float:
         return self.loss.value(eta, self.y, self.d)
 
-    def gradient(self, eta: np.ndarray) -> np.ndarray:
+    def smooth_value(self, theta: np.ndarray, eta: np.ndarray) -> float:
+        """The loss and the ridge term at theta, whose linear predictor is ``eta``."""
+        return self.loss_value(eta) + 0.5 * float(self.ridge @ theta**2)
+
+    def loss_gradient(self, eta: np.ndarray) -> np.ndarray:
         """Gradient of the loss in theta at the linear predictor ``eta``: one pass over X."""
         return self.design.rmatvec(self.loss.gradient(eta, self.y, self.d))
 
+    def gradient(self, theta: np.ndarray, eta: np.ndarray | None = None) -> np.ndarray:
+        """Gradient of the smooth part at theta; its linear predictor ``eta`` is computed unless given."""
+        return self.loss_gradient(self.predictor(theta) if eta is None else eta) + self.ridge * theta
+
     def hessian(self, eta: np.ndarray, W: np.ndarray) -> np.ndarray:
-        """The Hessian of the loss in theta, on the coordinates W."""
-        return self.loss.gram(self.design, W, eta, self.y, self.d)
+        """The Hessian of the smooth part in theta, on the coordinates W."""
+        hessian = self.loss.gram(self.design, W, eta, self.y, self.d)
+        hessian[np.diag_indices_from(hessian)] += self.ridge[W]
+        return hessian
 
     def weights(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """The penalty's weights at theta. Ties, zeros above all, go to the larger gradient.
@@ -114,23 +130,27 @@ class Problem:
 
     def objective(self, theta: np.ndarray, eta: np.ndarray | None = None) -> float:
         eta = self.predictor(theta) if eta is None else eta
-        return self.loss_value(eta) + self.penalty.value(theta, self.alpha)
+        return self.smooth_value(theta, eta) + self.penalty.value(theta, self.alpha)
 
     def lipschitz(self) -> float:
-        r"""The constant :math:`L_f` of the gradient: ``curvature bound * ||Z' diag(d) Z||_2``, or inf.
+        r"""The constant :math:`L_f` of the gradient, or inf.
 
-        The largest eigenvalue is computed by Lanczos to machine precision, so that the paper's theorem holds
-        for the step ``1/L_f``.
+        It is ``curvature bound * ||Z' diag(d) Z||_2`` plus the largest ridge. The largest eigenvalue is
+        computed by Lanczos to machine precision, so that the paper's theorem holds for the step ``1/L_f``.
         """
         bound = self.loss.curvature_bound
-        return bound * self.spectral_norm() if np.isfinite(bound) else np.inf
+        return bound * self.spectral_norm() + self._largest_ridge() if np.isfinite(bound) else np.inf
 
     def local_lipschitz(self, eta: np.ndarray) -> float:
         """The same with the curvature at the linear predictor ``eta``, for losses without a bound."""
         live = self.d > 0
         curvature = self.loss.curvature(eta, self.y, self.d)[live].T / self.d[live]
         largest = float(np.max(curvature, initial=0.0))
-        return (largest if 0 < largest < np.inf else 1.0) * self.spectral_norm()
+        largest = largest if 0 < largest < np.inf else 1.0
+        return largest * self.spectral_norm() + self._largest_ridge()
+
+    def _largest_ridge(self):
+        return float(np.max(self.ridge, initial=0.0))
 
     def spectral_norm(self) -> float:
         """The largest eigenvalue of ``Z' diag(d) Z`` (1 if it is 0: a gradient that never changes)."""
@@ -159,12 +179,12 @@ class Problem:
     def exact_threshold(self) -> float:
         r"""The alpha above which every local minimum of a trimmed problem has at most h nonzeros.
 
-        A penalized nonzero j has ``alpha f_j = |z_j' g|`` with g the gradient of the loss in the predictor. A
-        local minimum minimizes a convex problem in which 0 is feasible, so its loss is at most that of 0, and
-        ``||g/d||_D`` is at most the loss's ``slope_bound``. Hence there is no penalized nonzero if alpha
-        exceeds ``max_j ||z_j||_D slope_bound / f_j``. For least squares the bound is ``||y||_D``. For a group
-        ``|z_j' g|`` is the dual norm of its products, at most that of its column norms. Parts with factor 0
-        do not count.
+        A penalized nonzero j has ``alpha f_j <= |z_j' g|`` with g the gradient of the loss in the predictor
+        (equal without a ridge, whose slope has the sign of the penalty's). A local minimum minimizes a convex
+        problem in which 0 is feasible, so its loss is at most that of 0, and ``||g/d||_D`` is at most the
+        loss's ``slope_bound``. Hence there is no penalized nonzero if alpha exceeds ``max_j ||z_j||_D
+        slope_bound / f_j``. For least squares the bound is ``||y||_D``. For a group ``|z_j' g|`` is the dual
+        norm of its products, at most that of its column norms. Parts with factor 0 do not count.
         """
         factor = self.penalty.levels(1.0)
         regular = (factor > 0) & np.isfinite(factor)
@@ -177,14 +197,17 @@ class Problem:
     def normalized(self) -> tuple[Problem, np.ndarray]:
         """The same problem for columns of norm one (of mean square one in a group), and the norms.
 
-        Coefficients of the new problem are the old ones times the norms; the magnitudes ``r_j`` and the
-        penalty do not change. Gram matrices then have a unit diagonal, whatever the units of X. A column of
-        zeros is given the norm 1 here and has a zero diagonal.
+        The squared norm of a column includes its ridge. Coefficients of the new problem are the old ones
+        times the norms; the magnitudes ``r_j`` and the penalty do not change. Gram matrices plus the ridge
+        then have a unit diagonal, whatever the units of X. A column of zeros is given the norm 1 here and has
+        a zero diagonal.
         """
-        norms = self.penalty.norm.common(self.design.column_norms(self.d))
+        columns = self.design.column_norms(self.d)
+        norms = self.penalty.norm.common(np.hypot(columns, np.sqrt(self.ridge)))
         norms = np.where(norms > 0, norms, 1.0)
         design = self.design.rescaled(1.0 / norms)
-        return replace(self, design=design, penalty=self.penalty.rescaled(norms)), norms
+        penalty, ridge = self.penalty.rescaled(norms), self.ridge / norms / norms
+        return replace(self, design=design, penalty=penalty, ridge=ridge), norms
 
 
 def feasible_start(problem: Problem, theta0: np.ndarray | None) -> np.ndarray:

@@ -222,7 +222,7 @@ class _LeastSquares:
             return step
         inner = self.inner.at(alpha, h)
         problem = inner.problem
-        gradient = problem.gradient(problem.predictor(theta))
+        gradient = problem.gradient(theta)
         worst = largest_violation(theta, gradient, problem.penalty.thresholds(step.weights, alpha))
         if worst > 3 * inner.goal:
             return settle(inner, theta, step.weights)
@@ -243,7 +243,7 @@ class _LeastSquares:
         if self.complete:
             return np.empty(0, dtype=np.intp)
         problem = solver.problem
-        gradient = problem.gradient(problem.predictor(cell.theta))
+        gradient = problem.gradient(cell.theta)
         levels = problem.penalty.levels(problem.alpha)
         outside = np.setdiff1d(self.usable, self.model.columns, assume_unique=True)
         return outside[np.abs(gradient[outside]) > levels[outside] + self.inner.goal]
@@ -324,7 +324,7 @@ class _General:
         best, tried = incumbent, set()
         for start in starts or [None]:
             theta = inner.null if start is None else start.theta
-            weights = inner.problem.weights(theta, inner.problem.gradient(inner.problem.predictor(theta)))
+            weights = inner.problem.weights(theta, inner.problem.gradient(theta))
             key = weights.tobytes()
             if key in tried or (incumbent is not None and np.array_equal(weights, incumbent.weights)):
                 continue

@@ -122,6 +122,7 @@ class LinearEstimator(BaseEstimator):
         self.objective_ = result.objective
         self.stationarity_ = result.stationarity
         self.alpha_ = result.alpha
+        self.l2_ = task.l2
         self.h_ = problem.penalty.n_free
         self.loss_name_ = problem.loss.name
         self.n_iter_ = result.n_iter
@@ -170,6 +171,7 @@ class LinearEstimator(BaseEstimator):
             "intercept": self.result_.intercept,
             "penalty": penalty,
             "alpha": self.alpha_,
+            "l2": settings.l2,
             "loss": settings.loss,
             "sample_weight": weight,
             **{name: getattr(settings, name) for name in ("fit_intercept", "standardize", "positive")},
@@ -221,6 +223,7 @@ class LinearEstimator(BaseEstimator):
             n_features=self.n_features_in_,
             h=self.h_,
             alpha=self.alpha_,
+            l2=self.l2_ or None,
             objective=self.objective_,
             stationarity=self.stationarity_,
             intercept=intercept.item() if intercept.size == 1 else intercept,
@@ -255,6 +258,7 @@ class TrimmedEstimator(LinearEstimator):
         self,
         h: int | float | None = None,
         alpha: float | str = "exact",
+        l2: float = 0.0,
         solver: str = "mm",
         effort: str = "medium",
         fit_intercept: bool = True,

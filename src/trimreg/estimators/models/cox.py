@@ -24,7 +24,7 @@ class TrimmedCoxRegressor(TrimmedEstimator):
 
     Parameters
     ----------
-    h, alpha
+    h, alpha, l2
         As in :class:`TrimmedLasso`.
     ties : {"efron", "breslow"}, default="efron"
         How the likelihood treats events at the same time.
@@ -61,6 +61,7 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         self,
         h: int | float | None = None,
         alpha: float | str = "exact",
+        l2: float = 0.0,
         ties: str = "efron",
         solver: str = "mm",
         effort: str = "medium",

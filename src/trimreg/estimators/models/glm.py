@@ -120,7 +120,7 @@ class TrimmedHuberRegressor(Regressor, TrimmedEstimator):
 
     Parameters
     ----------
-    h, alpha
+    h, alpha, l2
         As in :class:`TrimmedLasso`.
     epsilon : float, default=1.35
         Where the absolute error begins, in units of the scale; must exceed 1 if the scale is estimated.
@@ -155,6 +155,7 @@ class TrimmedHuberRegressor(Regressor, TrimmedEstimator):
         self,
         h: int | float | None = None,
         alpha: float | str = "exact",
+        l2: float = 0.0,
         epsilon: float = 1.35,
         scale: float | None = None,
         solver: str = "mm",

@@ -25,6 +25,8 @@ class TrimmedGroupLasso(Regressor, TrimmedEstimator):
         The number (or fraction) of groups without a penalty. None is a tenth, at least one.
     alpha : float or "exact", default="exact"
         With ``"exact"``, at most h groups are in the model.
+    l2 : float, default=0.0
+        A ridge term, as in :class:`TrimmedLasso`.
     q : 2 or inf, default=2
         The norm of a group.
     penalty_factor : array-like of shape (n_groups,), optional
@@ -61,6 +63,7 @@ class TrimmedGroupLasso(Regressor, TrimmedEstimator):
         groups: Any = None,
         h: int | float | None = None,
         alpha: float | str = "exact",
+        l2: float = 0.0,
         q: float = 2,
         penalty_factor: ArrayLike | None = None,
         solver: str = "mm",

@@ -34,6 +34,9 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
         The number (or fraction) of features without a penalty. None is a tenth, at least one.
     alpha : float or "exact", default="exact"
         With ``"exact"``, at most h features are in the model.
+    l2 : float, default=0.0
+        A ridge term, as in :class:`TrimmedLasso`. With any ``l2 > 0`` the fit exists also if the features
+        separate the classes.
     class_weight : "balanced", dict or None, default=None
         Factors of the sample weights by class; ``"balanced"`` gives all classes the same total weight.
     solver, effort, fit_intercept, standardize, positive, penalty_factor, groups, n_outliers, warm_start
@@ -51,8 +54,8 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
 
     Notes
     -----
-    If the free features separate the classes, the loss has no minimum. The fit then ends at finite
-    coefficients once the gradient is within ``tol``, and ``result_.message`` says so.
+    If the free features separate the classes and ``l2`` is 0, the loss has no minimum. The fit then
+    ends at finite coefficients once the gradient is within ``tol``, and ``result_.message`` says so.
 
     Examples
     --------
@@ -72,6 +75,7 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
         self,
         h: int | float | None = None,
         alpha: float | str = "exact",
+        l2: float = 0.0,
         class_weight: Any = None,
         solver: str = "mm",
         effort: str = "medium",

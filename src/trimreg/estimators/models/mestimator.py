@@ -24,6 +24,8 @@ class MEstimator(Regressor, LinearEstimator):
         which also has the penalty factors and groups.
     alpha : float or "exact", default=1.0
         ``"exact"`` is for the trimmed penalty.
+    l2 : float, default=0.0
+        A ridge term :math:`\frac{l_2}{2} \sum_j f_j \theta_j^2` with the factors f of the penalty.
     solver : str, default="mm"
     fit_intercept : bool, default=True
     standardize, positive, warm_start : bool, default=False
@@ -62,6 +64,7 @@ class MEstimator(Regressor, LinearEstimator):
         loss: Any = "quadratic",
         penalty: Any = "l1",
         alpha: float | str = 1.0,
+        l2: float = 0.0,
         solver: str = "mm",
         fit_intercept: bool = True,
         standardize: bool = False,

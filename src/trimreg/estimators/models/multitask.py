@@ -21,6 +21,8 @@ class MultiTaskTrimmedLasso(Regressor, TrimmedEstimator):
         The number (or fraction) of features without a penalty. None is a tenth, at least one.
     alpha : float or "exact", default="exact"
         With ``"exact"``, at most h features are in the model.
+    l2 : float, default=0.0
+        A ridge term, as in :class:`TrimmedLasso`.
     solver, effort, fit_intercept, standardize, penalty_factor, groups, n_outliers, warm_start, tol
         As in :class:`TrimmedLasso`.
     max_iter, random_state
@@ -49,6 +51,7 @@ class MultiTaskTrimmedLasso(Regressor, TrimmedEstimator):
         self,
         h: int | float | None = None,
         alpha: float | str = "exact",
+        l2: float = 0.0,
         solver: str = "mm",
         effort: str = "medium",
         fit_intercept: bool = True,

@@ -8,7 +8,8 @@ from .base import Regressor, TrimmedEstimator
 class TrimmedLasso(Regressor, TrimmedEstimator):
     r"""Least squares with a penalty on all but the h largest coefficients.
 
-    .. math:: \min_{\theta, b}\; \frac{1}{2n} \|y - Z\theta - b\|^2 + \alpha \sum_{j > h} |\theta|_{(j)}
+    .. math:: \min_{\theta, b}\; \frac{1}{2n} \|y - Z\theta - b\|^2 + \frac{l_2}{2} \|\theta\|^2
+              + \alpha \sum_{j > h} |\theta|_{(j)}
 
     where Z is X with columns centered and (with ``standardize``) divided by their deviations, and
     :math:`|\theta|_{(1)} \ge |\theta|_{(2)} \ge \dots` are the absolute coefficients in decreasing order.
@@ -22,6 +23,10 @@ class TrimmedLasso(Regressor, TrimmedEstimator):
         ``"exact"`` is just over the exact-penalty threshold, so that **at most h coefficients are nonzero**:
         best-subset selection of size h with nothing else to tune. A number gives the soft version: h
         coefficients without shrinkage, and some others that are shrunk.
+    l2 : float, default=0.0
+        A ridge term on all coefficients, in the same scale as alpha (with ``penalty_factor`` f,
+        :math:`\frac{l_2}{2} \sum_j f_j \theta_j^2`). The kept coefficients are then shrunk a little, which
+        predicts better where the signal is weak or h is not small.
     solver : str, default="mm"
         See :func:`trimreg.solve`. The other solvers are for comparison: with ``alpha="exact"``, ``"dc"``
         never leaves its start at 0, and ``"bcd"`` not always.

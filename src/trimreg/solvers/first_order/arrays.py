@@ -45,6 +45,7 @@ class SampleBatch:
     offset: Any = None  # of shape (B, p)
     inverse_scale: Any = None  # of shape (B, p)
     constant: bool = False
+    ridge: float = 0.0  # of the ridge term on all coefficients but the constant
 
     @property
     def width(self) -> int:
@@ -77,10 +78,16 @@ class SampleBatch:
         return namespace(product).concatenate([product, total], -1) if self.constant else product
 
     def gradient(self, theta: Any) -> Any:
-        return self.transposed(self.loss.gradient(self.predictor(theta), self.y, self.d))
+        """The gradient of the loss and the ridge term."""
+        gradient = self.transposed(self.loss.gradient(self.predictor(theta), self.y, self.d))
+        if self.ridge:
+            gradient[:, : self.X.shape[-1]] += self.ridge * theta[:, : self.X.shape[-1]]
+        return gradient
 
-    def loss_values(self, theta: Any) -> Any:
-        return (self.d * self.loss.pointwise(self.predictor(theta), self.y)).sum(-1)
+    def values(self, theta: Any) -> Any:
+        """The loss and the ridge term of every problem."""
+        loss = (self.d * self.loss.pointwise(self.predictor(theta), self.y)).sum(-1)
+        return loss + 0.5 * self.ridge * (theta[:, : self.X.shape[-1]] ** 2).sum(-1)
 
     def matrices(self) -> Any:
         """z of every problem, of shape (B, n, width)."""
@@ -104,7 +111,10 @@ class SampleBatch:
         grams = []
         for part in self.parts():
             Z = part.matrices()
-            grams.append(xp.swapaxes(Z * part.d[:, :, None], 1, 2) @ Z)
+            gram = xp.swapaxes(Z * part.d[:, :, None], 1, 2) @ Z
+            every = np.arange(self.X.shape[-1])
+            gram[:, every, every] += self.ridge
+            grams.append(gram)
         return GramBatch(xp.concatenate(grams), self.transposed(self.d * self.y))
 
     def lipschitz(self) -> Any:
@@ -116,7 +126,7 @@ class SampleBatch:
             turned = xp.swapaxes(Z, 1, 2)
             # ZZ' and Z'Z have the same largest eigenvalue
             found.append(largest_eigenvalues(Z @ turned if Z.shape[1] < Z.shape[2] else turned @ Z))
-        largest = self.loss.curvature_bound * xp.concatenate(found)
+        largest = self.loss.curvature_bound * xp.concatenate(found) + self.ridge
         return xp.where(largest > 0, largest, 1.0)
 
 

@@ -135,7 +135,7 @@ def _algorithm_1(problem, theta, w, tol, eta, tau, record_stationarity):
     # Initialize: theta^0, w^0, k = 0
     r = penalty.magnitudes(theta)
     predictor = problem.predictor(theta)
-    gradient, loss = problem.gradient(predictor), problem.loss_value(predictor)
+    gradient, loss = problem.gradient(theta, predictor), problem.smooth_value(theta, predictor)
     step = StepSize(problem, eta, predictor)
 
     def proximal_step(eta):
@@ -151,7 +151,7 @@ def _algorithm_1(problem, theta, w, tol, eta, tau, record_stationarity):
         # k <- k + 1
         d, e = theta_next - theta, w_next - w
         theta, w = theta_next, w_next
-        gradient_before, gradient = gradient, problem.gradient(predictor)
+        gradient_before, gradient = gradient, problem.gradient(theta, predictor)
         r_before, r = r, penalty.magnitudes(theta)
 
         G = float(d @ d) / (2 * eta) + alpha / tau * float(e @ e)

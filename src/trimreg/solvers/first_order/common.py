@@ -53,7 +53,7 @@ class StepSize:
             following = move(self.eta)
             predictor = self.problem.predictor(following)
             with np.errstate(over="ignore", invalid="ignore"):  # too long a step: inf is above any bound
-                value = self.problem.loss_value(predictor)
+                value = self.problem.smooth_value(following, predictor)
             if not self.halving or self.eta < 1e-300:
                 return following, predictor, value
             step = following - theta
@@ -69,6 +69,6 @@ def stationarity_goal(problem: Problem, tol: float) -> float:
 
     ``tol`` is at least 50 times the precision of a product: below that a gradient is rounding.
     """
-    at_zero = problem.gradient(problem.origin())
+    at_zero = problem.loss_gradient(problem.origin())
     scale = float(np.max(np.abs(at_zero), initial=0.0)) or 1.0
     return max(tol, 50 * problem.precision) * scale

@@ -82,7 +82,7 @@ def _algorithm_2(problem, theta, tol, eta, ties):
     level = penalty.levels(alpha)  # alpha f
 
     predictor = problem.predictor(theta)
-    gradient, loss = problem.gradient(predictor), problem.loss_value(predictor)
+    gradient, loss = problem.gradient(theta, predictor), problem.smooth_value(theta, predictor)
     w = problem.weights(theta, gradient)  # 0 on S
     step = StepSize(problem, eta, predictor)
 
@@ -99,7 +99,7 @@ def _algorithm_2(problem, theta, tol, eta, ties):
         theta_before = theta
         theta, predictor, loss = step.take(theta, loss, gradient, shrunken_step)
         eta = step.eta
-        gradient = problem.gradient(predictor)
+        gradient = problem.gradient(theta, predictor)
         w = problem.weights(theta, gradient)
         T = penalty.stationarity(theta, w, gradient, alpha, problem.positive)
         residual = float(np.linalg.norm(theta - theta_before)) / eta

@@ -86,10 +86,10 @@ def _proximal_gradient(problem, theta, tol, eta, accelerate):
         return Iterate(x, predictor, loss, loss + penalty.value(x, alpha))
 
     predictor = problem.predictor(theta)
-    loss = problem.loss_value(predictor)
+    loss = problem.smooth_value(theta, predictor)
     point = before = Iterate(theta, predictor, loss, loss + penalty.value(theta, alpha))
     step = StepSize(problem, eta, predictor)
-    gradient = gradient_before = problem.gradient(predictor)
+    gradient = gradient_before = problem.gradient(theta, predictor)
     t = 1.0
     while True:
         momentum = 0.0
@@ -102,8 +102,8 @@ def _proximal_gradient(problem, theta, tol, eta, accelerate):
             if problem.loss.constant_curvature:  # the gradient is affine in theta: no pass over X
                 gradient_y = gradient + momentum * (gradient - gradient_before)
             else:
-                gradient_y = problem.gradient(predictor_y)
-            following = step_from(y, problem.loss_value(predictor_y), gradient_y)
+                gradient_y = problem.gradient(y, predictor_y)
+            following = step_from(y, problem.smooth_value(y, predictor_y), gradient_y)
             moved = following.theta - point.theta
             # A decrease proportional to the squared move makes the moves summable and the limit stationary; a
             # plain comparison would not. Rounding of the objective is allowed for.
@@ -116,7 +116,7 @@ def _proximal_gradient(problem, theta, tol, eta, accelerate):
         else:
             following = step_from(point.theta, point.loss, gradient)
         before, point = point, following
-        gradient_before, gradient = gradient, problem.gradient(point.predictor)
+        gradient_before, gradient = gradient, problem.gradient(point.theta, point.predictor)
 
         w = problem.weights(point.theta, gradient)
         T = penalty.stationarity(point.theta, w, gradient, alpha, positive)

@@ -95,8 +95,8 @@ def confirm(
     """
     normal, norms = problem.normalized()
     few = replace(few, design=few.design.rescaled(1.0 / norms))
-    inner = WorkingSetSolver(normal, tol, gradient_at_zero=few.gradient(few.origin()))
-    inner.gram = GramCache(few.design, few.d)
+    inner = WorkingSetSolver(normal, tol, gradient_at_zero=few.loss_gradient(few.origin()))
+    inner.gram = GramCache(few.design, few.d, normal.ridge)
     for end in _majorize_minimize(inner, step.theta * norms, step.weights):
         confirmed = end.converged and np.array_equal(end.weights == 0, step.weights == 0)
         optimal = step.swap_optimal if confirmed else None
@@ -115,7 +115,7 @@ def _majorize_minimize(inner, theta, weights=None):
             # theta = 0 gives a folded concave penalty its full weights: the first problem is the lasso
             weights, gradient = penalty.weights(theta, problem.alpha), inner.gradient_at_null
     if weights is None:
-        gradient = problem.gradient(problem.predictor(theta))
+        gradient = problem.gradient(theta)
         weights = problem.weights(theta, gradient)
     objective = np.inf
     while True:
@@ -181,7 +181,7 @@ def _homotopy_apart(inner):
         theta = np.zeros_like(theta)
         theta[W] = local
         yield Step(theta, weights, problem.objective(theta), message="homotopy")
-    gradient = problem.gradient(problem.predictor(theta))
+    gradient = problem.gradient(theta)
     return theta, gradient, problem.weights(theta, gradient)
 
 
@@ -380,10 +380,11 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     if theta0 is None:
         theta, gradient, _ = yield from _default_start(inner, effort)
     else:
-        theta, gradient = theta0, problem.gradient(problem.predictor(theta0))
+        theta, gradient = theta0, problem.gradient(theta0)
     weights = problem.weights(theta, gradient)
     free = problem.free_set(theta, gradient)
-    if penalty.n_free >= np.count_nonzero(problem.d) and not np.any(problem.positive):
+    undetermined = penalty.n_free >= np.count_nonzero(problem.d) and not problem.ridge.any()
+    if undetermined and not np.any(problem.positive):
         nothing = 1e-12 * problem.loss_value(problem.origin())
         for step in _interpolate(inner, norms, free):  # no fit is better than a perfect one
             yield replace(step, swap_optimal=True if step.objective <= nothing else None)

@@ -1,6 +1,7 @@
 r"""The inner problem: a weighted sum of lengths, solved by working sets to a certificate.
 
-.. math:: \min_\theta\; L(Z\theta) + \sum_j t_j \|\theta_j\|, \qquad 0 \le t_j \le \infty,
+.. math:: \min_\theta\; L(Z\theta) + \tfrac12 \sum_j \rho_j \theta_j^2 + \sum_j t_j \|\theta_j\|,
+          \qquad 0 \le t_j \le \infty,
 
 over parts ``theta_j`` that are single coefficients or groups. A round costs one pass over X: the gradient at
 the current point shows which coordinates violate their optimality condition. They join the support and the
@@ -123,7 +124,7 @@ def minimize_parts(problem, parts, gram, gradient, theta, threshold, tol):
 
 
 class Solution(NamedTuple):
-    """The solution of a weighted problem, with its gradient and loss."""
+    """The solution of a weighted problem, with the gradient and value of its smooth part: loss and ridge."""
 
     theta: np.ndarray
     gradient: np.ndarray
@@ -167,7 +168,7 @@ class WorkingSetSolver(InnerSolver):
         self.problem = problem
         self.norm = problem.penalty.norm
         if gradient_at_zero is None:
-            gradient_at_zero = problem.gradient(problem.origin())
+            gradient_at_zero = problem.loss_gradient(problem.origin())
         self.gradient_at_zero = gradient_at_zero
         self.scale = float(np.max(np.abs(self.gradient_at_zero), initial=0.0))
         slope = self._slope(problem.origin())
@@ -181,7 +182,7 @@ class WorkingSetSolver(InnerSolver):
         self.null, self.gradient_at_null = np.zeros(problem.n_features), self.gradient_at_zero
         self.gram, self._ridge, self._last = None, _LEAST_RIDGE, None
         if problem.loss.constant_curvature:
-            self.gram = GramCache(problem.design, problem.d)
+            self.gram = GramCache(problem.design, problem.d, problem.ridge)
         else:
             self._fit_null(tol)
 
@@ -223,7 +224,7 @@ class WorkingSetSolver(InnerSolver):
         least, stalled, objective = np.inf, 0, np.inf
         for _ in range(self.max_rounds):
             if gradient is None:
-                gradient = problem.gradient(eta)
+                gradient = problem.gradient(theta, eta)
             residual = self.norm.residual(theta, gradient, threshold, problem.positive)
             violation = self.norm.largest_in_part(np.abs(residual))
             worst = float(np.max(violation, initial=0.0))
@@ -250,20 +251,20 @@ class WorkingSetSolver(InnerSolver):
                 return self._end(theta, eta, gradient, worst <= 1e3 * goal)
             theta, eta, _ = moved
             gradient = None
-        return self._end(theta, eta, problem.gradient(eta), False)
+        return self._end(theta, eta, problem.gradient(theta, eta), False)
 
     def _end(self, theta, eta, gradient, converged):
-        loss = self.problem.loss_value(eta)
+        loss = self.problem.smooth_value(theta, eta)
         if not self.problem.near:
             self._last = (theta, eta, gradient, loss)
         return Solution(theta, gradient, loss, converged)
 
     def point(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Predictor, gradient and loss at theta; for far X without a pass if theta is the last solution."""
+        """Predictor, gradient and smooth value at theta; no pass over far X if theta is the last solution."""
         if self._last is not None and np.array_equal(theta, self._last[0]):
             return self._last[1:]
         eta = self.problem.predictor(theta)
-        return eta, self.problem.gradient(eta), self.problem.loss_value(eta)
+        return eta, self.problem.gradient(theta, eta), self.problem.smooth_value(theta, eta)
 
     def _working_set(self, theta, free, violation, goal):
         """The support, the free parts, and as many again of the worst violators (at least 32)."""
@@ -371,25 +372,27 @@ class WorkingSetSolver(InnerSolver):
         problem, penalized = self.problem, np.isfinite(threshold) & (threshold > 0)
         lengths = self.norm.lengths(theta)[penalized]
         descent = float(gradient @ (following - theta))
+        curved = 0.5 * float(problem.ridge @ (following - theta) ** 2)
 
         def added(point):
             return float(threshold[penalized] @ (self.norm.lengths(point)[penalized] - lengths))
 
         slope = descent + added(following)
-        start = problem.loss_value(eta)
-        level, step = start + float(threshold[penalized] @ lengths), 1.0
+        start, linear = problem.loss_value(eta), float((problem.ridge * theta) @ (following - theta))
+        smooth = start + 0.5 * float(problem.ridge @ theta**2)
+        level, step = smooth + float(threshold[penalized] @ lengths), 1.0
         for _ in range(50 if slope < 0 else 0):
             point = theta + step * (following - theta) if step < 1 else following
             predictor = eta + step * (eta_new - eta)
-            grown = added(point)
+            grown, bent = added(point), step**2 * curved
             with np.errstate(over="ignore"):  # too long a step gives inf, which is never below the start
-                change = told = problem.loss_value(predictor) - start + grown
+                change = told = problem.loss_value(predictor) - start + grown + step * linear + bent
             if abs(change) <= _ROUNDED * abs(level):
                 way = predictor - eta
                 if not way.any():
                     break
                 ends = [problem.loss.gradient(end, problem.y, problem.d) for end in (eta, predictor)]
-                told = step * descent + grown + 0.5 * float(np.sum((ends[1] - ends[0]) * way))
+                told = step * descent + grown + bent + 0.5 * float(np.sum((ends[1] - ends[0]) * way))
             if told <= 1e-4 * step * slope:
                 return Moved(point, predictor, level + change), step
             step *= 0.5
