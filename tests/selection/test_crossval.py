@@ -98,7 +98,7 @@ def test_one_standard_error(make):
     best = mean.argmax()
     assert model.h_ == model.hs_[np.flatnonzero(mean[:, 0] >= mean[best, 0] - error[best, 0])[0]]
     assert model.h_ < TrimmedLassoCV(hs=range(7), cv=5).fit(X, y).h_
-    assert model.best_index_ == choose(mean, error, model.hs_, model.alphas_, "1se")
+    assert model.best_index_ == choose(scores, model.hs_, model.alphas_, "1se")
 
 
 def test_criteria_of_least_squares_by_hand(make):

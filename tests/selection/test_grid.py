@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimreg.selection import alpha_grid, auto_hs, check_alphas, check_hs, choose
-from trimreg.selection.grid import strength
+from trimreg.selection.grid import RULES, strength
 
 
 @given(n=st.integers(1, 10**6), p=st.integers(1, 10**6), growth=st.floats(1.01, 3), dense=st.integers(0, 30))
@@ -176,20 +176,30 @@ def test_exact_is_stronger_than_any_number():
 # -- the choice, against a search through all cells written out ---------------------------------------------
 
 
-def brute_force(mean, error, hs, alphas, rule):
+def brute_force(scores, hs, alphas, rule):
+    mean, n_folds = scores.mean(axis=2), scores.shape[2]
     cells = [(i, j) for i in range(len(hs)) for j in range(len(alphas)) if not np.isnan(mean[i][j])]
     if not cells:
         return None
 
     def sparsest(allowed):
-        return min(allowed, key=lambda c: (hs[c[0]], -np.inf if alphas[c[1]] == "exact" else -alphas[c[1]]))
+        return min(allowed, key=lambda c: (hs[c[0]], -strength(alphas[c[1]])))
 
-    best = sparsest([c for c in cells if all(mean[c[0]][c[1]] >= mean[i][j] for i, j in cells)])
-    if rule == "min":
-        return best
-    slack = error[best[0]][best[1]]
-    slack = 0.0 if np.isnan(slack) else slack
-    return sparsest([c for c in cells if mean[c[0]][c[1]] >= mean[best[0]][best[1]] - slack])
+    def best(allowed):
+        return sparsest([c for c in allowed if all(mean[c] >= mean[other] for other in allowed)])
+
+    def error(values):
+        return values.std(ddof=1) / math.sqrt(n_folds) if n_folds > 1 else 0.0
+
+    top = best(cells)
+    if rule == "1se":
+        return sparsest([c for c in cells if mean[c] >= mean[top] - error(scores[top])])
+    strongest = max(strength(alpha) for alpha in alphas)
+    edge = [(i, j) for i, j in cells if hs[i] == min(hs) or strength(alphas[j]) == strongest]
+    if rule == "min" or not edge or n_folds == 1:
+        return top
+    difference = scores[top] - scores[best(edge)]
+    return best(edge) if difference.mean() <= error(difference) else top
 
 
 @st.composite
@@ -198,43 +208,55 @@ def tables(draw):
     values = st.sampled_from(["exact", 0.0, 0.1, 1.0, 1e9])
     alphas = draw(st.lists(values, min_size=1, max_size=4, unique=True))
     scores = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.25, 0.5, 1.0, np.nan])  # few, so that there are ties
-    errors = st.sampled_from([0.0, 0.25, 0.5, 1.0, 10.0, np.nan])
-    shape = (len(hs), len(alphas))
-    mean = draw(st.lists(scores, min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
-    error = draw(st.lists(errors, min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
-    return np.reshape(mean, shape), np.reshape(error, shape), hs, alphas
+    shape = (len(hs), len(alphas), draw(st.sampled_from([1, 2, 4])))
+    size = int(np.prod(shape))
+    return np.reshape(draw(st.lists(scores, min_size=size, max_size=size)), shape), hs, alphas
 
 
-@given(table=tables(), rule=st.sampled_from(["min", "1se"]), scale=st.sampled_from([1.0, 1e-150, 2.0**400]))
-@settings(derandomize=True, max_examples=200, deadline=None)
+@given(table=tables(), rule=st.sampled_from(RULES), scale=st.sampled_from([1.0, 1e-150, 2.0**400]))
+@settings(derandomize=True, max_examples=300, deadline=None)
 def test_choice_is_that_of_brute_force(table, rule, scale):
-    mean, error, hs, alphas = table
-    expected = brute_force(mean, error, hs, alphas, rule)
+    scores, hs, alphas = table
+    expected = brute_force(scores, hs, alphas, rule)
     if expected is None:
         with pytest.raises(ValueError, match="every fit failed"):
-            choose(mean, error, hs, alphas, rule)
+            choose(scores, hs, alphas, rule)
         return
-    found = choose(mean * scale, error * scale, hs, alphas, rule)
+    found = choose(scores * scale, hs, alphas, rule)
     assert found == expected
     assert all(type(index) is int for index in found)
 
 
 def test_rounding_is_a_tie_and_more_is_not():
-    assert choose([[0.3], [0.1 + 0.2]], None, [1, 2], [1.0]) == (0, 0)
-    assert choose([[0.3], [0.3 + 1e-9]], None, [1, 2], [1.0]) == (1, 0)
+    assert choose([[[0.3]], [[0.1 + 0.2]]], [1, 2], [1.0]) == (0, 0)
+    assert choose([[[0.3]], [[0.3 + 1e-9]]], [1, 2], [1.0]) == (1, 0)
 
 
-def test_the_rule_min_needs_no_errors():
-    assert choose([[1.0, 2.0]], None, [0], [1.0, 0.5]) == (0, 1)
-    with pytest.raises(ValueError, match="std_error"):
-        choose([[1.0, 2.0]], None, [0], [1.0, 0.5], "1se")
+def test_an_inner_cell_has_to_be_better_by_more_than_the_error_of_the_differences():
+    inside = np.zeros((3, 3, 4))
+    inside[0, 2] = 1.0, 2.0, 3.0, 4.0  # the best of the lasso: h = 0
+    inside[2, 0] = 0.9, 1.9, 2.9, 3.9  # the best of best subsets
+    grid = {"hs": [0, 1, 2], "alphas": ["exact", 1.0, 0.1], "rule": "paired"}
+    inside[1, 1] = 1.1, 2.1, 3.1, 4.1  # always better, although the folds differ by far more
+    assert choose(inside, **grid) == (1, 1)
+    inside[1, 1] = 2.1, 2.0, 3.0, 3.9  # better on average, by 0.25, with an error of 0.28
+    assert choose(inside, **grid) == (0, 2)
+    inside[1, 1] = 2.1, 2.0, 3.2, 4.1
+    assert choose(inside, **grid) == (1, 1)
+    assert choose(inside, **grid, repeats=2.0) == (0, 2)  # two rounds of two folds: a larger error
+    inside[0, 2] = 0.0  # best subsets are now the best of the edges
+    assert choose(inside, **grid, repeats=2.0) == (1, 1)
+    assert choose(inside, **grid, repeats=4.0) == (2, 0)
 
 
 def test_scores_that_are_infinite():
-    error = [[np.inf], [np.inf], [np.inf]]
-    assert choose([[0.0], [np.inf], [np.inf]], error, [0, 1, 2], [1.0], "1se") == (1, 0)
-    assert choose([[-np.inf], [np.nan], [-np.inf]], error, [3, 1, 2], [1.0], "1se") == (2, 0)
-    assert choose([[np.nan], [0.0], [1.0]], error, [0, 1, 2], [1.0], "1se") == (1, 0)
+    wild = [-np.inf, 1.0]
+    assert choose([[[0.0] * 2], [[np.inf] * 2], [[np.inf] * 2]], [0, 1, 2], [1.0], "1se") == (1, 0)
+    assert choose([[[-np.inf] * 2], [[np.nan] * 2], [wild]], [3, 1, 2], [1.0], "1se") == (2, 0)
+    for rule in RULES:  # the edge h = 0 or alpha = 1 diverges
+        assert choose([[wild, wild], [wild, [0.1, 0.1]]], [0, 1], [1.0, 0.1], rule) == (1, 1)
+        assert choose([[[np.inf, -np.inf], wild], [wild, [0.1, 0.1]]], [0, 1], [1.0, 0.1], rule) == (1, 1)
+    assert choose([[wild, [0.0, 0.0]], [wild, [0.1, -0.1]]], [0, 1], [1.0, 0.1], "paired") == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -242,13 +264,13 @@ def test_scores_that_are_infinite():
     [
         ({"rule": "max"}, "rule"),
         ({"rule": None}, "rule"),
-        ({"mean": [1.0, 2.0]}, "mean must have shape"),
-        ({"mean": [[np.nan, np.nan]]}, "every fit failed"),
-        ({"std_error": [[1.0]]}, "std_error"),
-        ({"std_error": [[0.0, -1.0]]}, "std_error"),
+        ({"scores": [1.0, 2.0]}, "scores must have shape"),
+        ({"scores": [[1.0, 2.0]]}, "scores must have shape"),
+        ({"scores": np.zeros((1, 2, 0))}, "scores must have shape"),
+        ({"scores": [[[np.nan], [np.nan]]]}, "every fit failed"),
     ],
 )
 def test_bad_input_of_a_choice_is_named(change, match):
-    arguments = {"mean": [[1.0, 2.0]], "std_error": [[0.1, 0.1]], "hs": [0], "alphas": [2.0, 1.0], **change}
+    arguments = {"scores": [[[1.0, 1.0], [2.0, 2.0]]], "hs": [0], "alphas": [2.0, 1.0], **change}
     with pytest.raises(ValueError, match=match):
         choose(**{"rule": "1se", **arguments})

@@ -8,7 +8,8 @@ import pytest
 from sklearn.model_selection import GroupKFold, KFold
 
 from trimreg.selection import choose
-from trimreg.selection.search import Search, mean_and_error, parallel, times_tested
+from trimreg.selection.grid import RULES
+from trimreg.selection.search import Search, parallel, times_tested
 
 HS, ALPHAS = np.array([0, 1, 2]), ["exact", 0.1]
 
@@ -29,11 +30,10 @@ PARTS = [([1.0, 2.0], [7.0]), ([2.0], [9.0, 1.0]), ([4.0], [12.0])]
 
 def test_scores_and_the_choice_by_folds():
     expected = np.stack([score(fit(training), test) for training, test in PARTS], axis=2)
-    for rule in ("min", "1se"):
+    for rule in RULES:
         scores, best = Search(rule=rule).by_folds(fit, score, PARTS, HS, ALPHAS)
         np.testing.assert_array_equal(scores, expected)
-        mean, error = expected.mean(axis=2), expected.std(axis=2, ddof=1) / np.sqrt(3)
-        assert best == choose(mean, error, HS, ALPHAS, rule)
+        assert best == choose(expected, HS, ALPHAS, rule)
     assert Search().by_folds(fit, score, PARTS[:1], HS, ALPHAS)[0].shape == (3, 2, 1)  # no standard error
 
 
@@ -50,24 +50,17 @@ def test_scores_of_any_shape(capsys):
     assert capsys.readouterr().err.splitlines()[-1] == "halves: 3/3"
 
 
-def test_means_and_standard_errors():
-    scores = np.array([[[1.0, 3.0, 5.0]]])
-    mean, error = mean_and_error(scores)
-    np.testing.assert_array_equal(mean, [[3.0]])
-    np.testing.assert_allclose(error, [[2.0 / np.sqrt(3)]])
-    assert mean_and_error(scores[..., :1])[1] is None
-
-
-def test_repeated_folds_average_and_do_not_shrink_the_error():
+def test_how_often_folds_test_a_sample():
     rounds = [Search(cv=KFold(3, shuffle=True, random_state=seed)) for seed in range(4)]
     folds = [fold for one in rounds for fold in one.folds(np.zeros((7, 1)), None)]
     assert times_tested(folds) == 4.0
     assert times_tested(folds[:3]) == 1.0
     assert times_tested([([0], [1, 2]), ([0], [2])]) == 1.5
-    scores = np.random.default_rng(0).standard_normal((2, 1, 3))
-    mean, error = mean_and_error(np.tile(scores, 4), repeats=4.0)
-    np.testing.assert_allclose(mean, scores.mean(axis=2))
-    np.testing.assert_allclose(error, scores.std(axis=2) * np.sqrt(12 / 11) / np.sqrt(3))
+    again = [fold for fold in PARTS for _ in range(2)]
+    scores = Search().by_folds(fit, score, again, HS, ALPHAS, repeats=2.0)[0]
+    np.testing.assert_allclose(
+        scores.mean(axis=2), Search().by_folds(fit, score, PARTS, HS, ALPHAS)[0].mean(axis=2)
+    )
 
 
 # -- folds -------------------------------------------------------------------------------------------------

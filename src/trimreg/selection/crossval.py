@@ -207,8 +207,10 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
     cv : int, splitter or iterable, default=None
         The folds; None is 5. As in scikit-learn, stratified for classifiers. ``RepeatedKFold`` averages the
         scores over several divisions of the samples; standard errors do not shrink with the repetitions.
-    rule : {"min", "1se"}, default="min"
-        The best mean score, or the smallest h (then the largest alpha) within one standard error of it.
+    rule : {"min", "1se", "paired"}, default="min"
+        The best mean score; or the smallest h (then the largest alpha) within one standard error of it; or
+        the best lasso or best subset, unless another cell is better by more than the standard error of the
+        paired differences over the folds. See :func:`~trimreg.selection.choose`.
     criterion : {None, "aic", "bic", "ebic", "gic"}, default=None
         Choose by an information criterion on all samples, without folds.
     scoring : str or callable, default=None

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from ..estimators import validation as check
 from ..penalties import count_from
 
-RULES = ("min", "1se")
+RULES = ("min", "1se", "paired")
 
 
 def auto_hs(
@@ -182,28 +182,42 @@ def _listed(name, values):
 
 
 def choose(
-    mean: ArrayLike, std_error: ArrayLike | None, hs: ArrayLike, alphas: Sequence, rule: str = "min"
+    scores: ArrayLike, hs: ArrayLike, alphas: Sequence, rule: str = "min", repeats: float = 1.0
 ) -> tuple[int, int]:
-    r"""The row and column of the cell of a grid that a rule chooses.
+    r"""The row and column of the cell of a grid that a rule chooses from the scores of the folds.
 
-    ``"min"`` chooses the best mean score. ``"1se"`` chooses the sparsest cell whose mean score :math:`m` is
-    within one standard error :math:`s^*` of the best one, :math:`m^*`:
+    Let :math:`m` be the mean scores and :math:`m^*` the best of them.
+
+    ``"min"`` chooses the best mean score.
+
+    ``"1se"`` chooses the sparsest cell whose mean score is within one standard error :math:`s^*` of the best:
 
     .. math:: \min\{h : m_{h,\alpha} \ge m^* - s^*\ \text{for some}\ \alpha\},
 
-    and the largest such alpha for that h. Ties go to the smaller h, then to the larger alpha.
+    and the largest such alpha for that h.
+
+    ``"paired"`` prefers the two edges of the grid on which only one parameter is chosen: the smallest h (the
+    lasso, if that is 0) and the largest alpha (best subsets, if that is ``"exact"``). It takes the best cell
+    of the edges, unless the best of all cells is better by more than the standard error of the paired
+    differences of their scores over the folds. On few samples the best of hundreds of cells is mostly the
+    luckiest. On a grid with one h or one alpha, and for a single fold, it is the same as ``"min"``.
+
+    Ties go to the smaller h, then to the larger alpha.
 
     Parameters
     ----------
-    mean : array-like of shape (len(hs), len(alphas))
-        Mean scores, greater is better. NaN means that a fit failed; such a cell is never chosen.
-    std_error : array-like of the same shape, or None
-        Standard errors of the means, used only by ``"1se"``; NaN counts as 0.
+    scores : array-like of shape (len(hs), len(alphas), n_folds)
+        Greater is better, such as ``score_path_`` of a fitted model. NaN means that a fit failed; such a cell
+        is never chosen.
     hs : array-like of int
         The h of each row, in any order.
     alphas : list of float or "exact"
         The alpha of each column, in any order; ``"exact"`` counts as larger than any number.
-    rule : {"min", "1se"}, default="min"
+    rule : {"min", "1se", "paired"}, default="min"
+    repeats : float, default=1.0
+        How often the folds test a sample. Folds that test all samples ``repeats`` times have the same samples
+        behind them as one round of folds. So a standard error is the deviation over the folds, divided by the
+        root of the number of folds in one round.
 
     Returns
     -------
@@ -221,35 +235,51 @@ def choose(
     Examples
     --------
     >>> from trimreg.selection import choose
-    >>> mean = [[0.1, 0.3], [0.7, 0.8], [0.9, 0.85]]
-    >>> error = [[0.1, 0.1], [0.1, 0.1], [0.1, 0.1]]
-    >>> choose(mean, error, hs=[0, 1, 2], alphas=[1.0, 0.1])
-    (2, 0)
-    >>> choose(mean, error, hs=[0, 1, 2], alphas=[1.0, 0.1], rule="1se")
-    (1, 1)
+    >>> scores = [[[0.0, 0.25], [0.25, 0.5]], [[0.5, 0.75], [0.5, 1.0]], [[0.75, 1.0], [1.25, 0.75]]]
+    >>> [choose(scores, hs=[0, 1, 2], alphas=[1.0, 0.1], rule=rule) for rule in ("min", "1se", "paired")]
+    [(2, 1), (1, 1), (2, 0)]
     """
     check.check_choice("rule", rule, RULES)
     hs = np.asarray(hs, dtype=float)
     alphas = np.array([strength(alpha) for alpha in alphas])
-    mean = np.asarray(mean, dtype=float)
-    if mean.shape != (hs.size, alphas.size):
-        shape = hs.size, alphas.size
-        raise ValueError(f"mean must have shape (len(hs), len(alphas)) = {shape}; got {mean.shape}")
+    scores = np.asarray(scores, dtype=float)
+    if scores.ndim != 3 or scores.shape[:2] != (hs.size, alphas.size) or not scores.shape[2]:
+        shape = f"(len(hs), len(alphas), n_folds) = ({hs.size}, {alphas.size}, n_folds)"
+        raise ValueError(f"scores must have shape {shape}; got {scores.shape}")
+    with np.errstate(invalid="ignore"):
+        mean = scores.mean(axis=2)
     if np.isnan(mean).all():
-        raise ValueError("mean must have a score that is not NaN: every fit failed")
-    best = np.nanmax(mean)
-    slack = 1e-12 * abs(best) if np.isfinite(best) else 0.0
-    row, column = _sparsest(mean >= best - slack, hs, alphas)
+        raise ValueError("scores must not all be NaN: every fit failed")
+    best = _best(mean, hs, alphas)
+    if rule == "min" or scores.shape[2] == 1 or not np.isfinite(mean[best]):
+        return best
     if rule == "1se":
-        errors = np.asarray(std_error, dtype=float)  # None becomes NaN of no shape
-        if errors.shape != mean.shape:
-            raise ValueError(f"std_error must have the shape of mean, {mean.shape}; got {errors.shape}")
-        error = float(errors[row, column])
-        if error < 0:
-            raise ValueError(f"std_error must be >= 0; got {error:g}")
-        if error > slack and np.isfinite(best):
-            row, column = _sparsest(mean >= mean[row, column] - error, hs, alphas)
-    return row, column
+        error = _standard_error(scores[best], repeats)
+        within = mean >= mean[best] - error
+        return _sparsest(within, hs, alphas) if error > _slack(mean[best]) else best
+    on_edge = (hs[:, None] == hs.min()) | (alphas == alphas.max())
+    if np.isnan(mean[on_edge]).all():
+        return best
+    simple = _best(np.where(on_edge, mean, np.nan), hs, alphas)
+    difference = scores[best] - scores[simple]
+    lucky = difference.mean() <= _standard_error(difference, repeats)  # false if an edge is infinitely bad
+    return simple if lucky else best
+
+
+def _best(mean, hs, alphas):
+    """The best mean score; of ties the sparsest."""
+    top = np.nanmax(mean)
+    return _sparsest(mean >= top - _slack(top), hs, alphas)
+
+
+def _slack(score):
+    return 1e-12 * abs(score) if np.isfinite(score) else 0.0
+
+
+def _standard_error(values, repeats):
+    """Of the mean of values over the folds."""
+    with np.errstate(invalid="ignore"):
+        return float(values.std(ddof=1) * np.sqrt(repeats / values.size))
 
 
 def _sparsest(allowed, hs, alphas):

@@ -112,22 +112,11 @@ class Search:
         ``repeats`` is :func:`times_tested` of the folds.
         """
         scores = np.stack(self.over_parts(fit, score, parts, shared=shared), axis=2)
-        return scores, choose(*mean_and_error(scores, repeats), hs, alphas, self.rule)
+        return scores, choose(scores, hs, alphas, self.rule, repeats)
 
     def by_criterion(self, values: np.ndarray, hs, alphas) -> tuple[np.ndarray, tuple[int, int]]:
         """The values, and the indices of the cell with the smallest one."""
-        return values, choose(-values, None, hs, alphas)
-
-
-def mean_and_error(scores: np.ndarray, repeats: float = 1.0) -> tuple[np.ndarray, np.ndarray | None]:
-    """Means over the folds, which are the last axis, and their standard errors (None for a single fold).
-
-    Folds that test every sample ``repeats`` times have the same samples behind them as a single round of
-    folds. So the error is the deviation of the folds over the root of the number of folds per round.
-    """
-    n_folds = scores.shape[-1]
-    error = scores.std(axis=-1, ddof=1) * np.sqrt(repeats / n_folds) if n_folds > 1 else None
-    return scores.mean(axis=-1), error
+        return values, choose(-values[..., None], hs, alphas)
 
 
 def times_tested(folds: Iterable[tuple[np.ndarray, np.ndarray]]) -> float:

@@ -78,8 +78,10 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         All but the first have no h; their ``alphas`` must be ``"auto"`` or numbers.
     cv : int, splitter or iterable, default=None
         Folds; None means 5 folds without shuffling, as in scikit-learn.
-    rule : {"min", "1se"}, default="min"
-        The best mean score, or the smallest h (then the largest alpha) within one standard error of it.
+    rule : {"min", "1se", "paired"}, default="min"
+        The best mean score; or the smallest h (then the largest alpha) within one standard error of it; or
+        the best cell with the smallest h or the largest alpha, unless another one is better by more than the
+        standard error of the paired differences over the folds. See :func:`~trimreg.selection.choose`.
     criterion : {None, "aic", "bic", "ebic", "gic", "stars"}, default=None
         None is cross-validation, which aims at prediction and keeps too many edges; ``"ebic"`` aims at the
         graph.
