@@ -19,9 +19,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
+
+from trimreg._files import write_atomically
 
 ROOT = Path(__file__).parent.parent
 
@@ -139,18 +141,19 @@ MUTANTS = [Mutant(*row) for row in (
 # fmt: on
 
 
-def survives(mutant: Mutant, source: Path, tests: Path) -> bool:
-    """Whether the tests of the mutant's room pass with the error in the source."""
+def passes(source: Path, tests: Path, room: str, mutant: Mutant | None = None) -> bool:
+    """Whether the tests of a room pass on a copy of the source, with the error of a mutant in it."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "src"
         shutil.copytree(source, copy)  # with what numba has compiled
-        path = mutant.file(copy / "trimreg")
-        room = path.relative_to(copy / "trimreg").parts[0]
-        path.write_text(path.read_text(encoding="utf-8").replace(mutant.piece, mutant.by), encoding="utf-8")
+        if mutant is not None:
+            path = mutant.file(copy / "trimreg")
+            text = path.read_text(encoding="utf-8").replace(mutant.piece, mutant.by)
+            path.write_text(text, encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(tests / room)]
         env = os.environ | {"PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
         ended = subprocess.run(command, cwd=tests.parent, env=env, capture_output=True, text=True)
-        if ended.returncode not in (0, 1):  # a test failed, or none did; else the run itself went wrong
+        if ended.returncode not in (0, 1):  # no test failed, or one did; else the run itself went wrong
             killed_at_import = ended.returncode == 2 and "rror" in ended.stdout
             if not killed_at_import:
                 raise RuntimeError(
@@ -165,28 +168,50 @@ def main() -> None:
     )
     parser.add_argument("rooms", nargs="*", help="penalties, losses, solvers, diagnostics, selection, graphs")
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout to test")
-    parser.add_argument("--json", type=Path, help="where to write which mutants were killed")
+    parser.add_argument(
+        "--json", type=Path, help="file of which mutants were killed; those already in it are not run again"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
     args = parser.parse_args()
     root = args.root.resolve()
+    source, tests = root / "src", root / "tests"
     chosen = [mutant for mutant in MUTANTS if not args.rooms or mutant.room in args.rooms]
-    for mutant in chosen:
-        mutant.file(root / "src" / "trimreg")
+    if root != ROOT:  # an older checkout need not have every piece
+        chosen = [mutant for mutant in chosen if _stands(mutant, source / "trimreg")]
+    room_of = {
+        mutant: mutant.file(source / "trimreg").relative_to(source / "trimreg").parts[0] for mutant in chosen
+    }
+    killed: dict[str, bool] = {}
+    if args.json and args.json.exists():
+        killed = json.loads(args.json.read_text())
+    left = [mutant for mutant in chosen if _key(mutant) not in killed]
     with ThreadPoolExecutor(args.jobs) as pool:
-        alive = list(pool.map(lambda mutant: survives(mutant, root / "src", root / "tests"), chosen))
-    rooms = dict.fromkeys(mutant.room for mutant in chosen)
-    for room in rooms:
-        of_room = [lives for mutant, lives in zip(chosen, alive, strict=True) if mutant.room == room]
-        print(f"{room:12} {of_room.count(False):3} of {len(of_room):3} killed")
-    print(
-        f"{'all':12} {alive.count(False):3} of {len(alive):3} killed ({alive.count(False) / len(alive):.0%})"
-    )
-    for mutant, lives in zip(chosen, alive, strict=True):
-        if lives:
-            print(f"  survives: {mutant.where}: {mutant.piece}  ->  {mutant.by}")
-    if args.json:
-        rows = [mutant._asdict() | {"killed": not lives} for mutant, lives in zip(chosen, alive, strict=True)]
-        args.json.write_text(json.dumps(rows, indent=1))
+        rooms = dict.fromkeys(room_of[mutant] for mutant in left)
+        for room, good in zip(rooms, pool.map(lambda room: passes(source, tests, room), rooms), strict=True):
+            if not good:
+                raise SystemExit(f"the tests of {room} fail without a mutant: they would kill every one")
+        futures = {pool.submit(passes, source, tests, room_of[mutant], mutant): mutant for mutant in left}
+        for future in as_completed(futures):
+            mutant = futures[future]
+            killed[_key(mutant)] = not future.result()
+            print("killed  " if killed[_key(mutant)] else "SURVIVES", _key(mutant), flush=True)
+            if args.json:
+                write_atomically(args.json, json.dumps(killed, indent=1).encode())
+    for room in [*dict.fromkeys(mutant.room for mutant in chosen), "all"]:
+        of_room = [killed[_key(mutant)] for mutant in chosen if room in ("all", mutant.room)]
+        share = of_room.count(True) / len(of_room)
+        print(f"{room:12} {of_room.count(True):3} of {len(of_room):3} killed ({share:.0%})")
+
+
+def _stands(mutant: Mutant, source: Path) -> bool:
+    try:
+        return bool(mutant.file(source))
+    except ValueError:
+        return False
+
+
+def _key(mutant: Mutant) -> str:
+    return f"{mutant.where}: {mutant.piece}  ->  {mutant.by}"
 
 
 if __name__ == "__main__":
