@@ -64,7 +64,8 @@ def exact_penalty_alpha(
     :math:`\alpha f_j \le \|z_j\|_d B`, contrary to the choice of alpha. The same holds over ``theta >= 0``,
     where a nonzero coefficient satisfies the same conditions. For a group j the gradient
     :math:`(z_k' g)_{k \in j}`, of length :math:`\alpha f_j` in the dual norm, is bounded entry by entry; with
-    several outputs, row by row.
+    several outputs, row by row. A ridge term does not change the threshold: its slope has the sign of the
+    penalty's, so that :math:`\alpha f_j \le |z_j' g|` still holds.
 
     Examples
     --------
