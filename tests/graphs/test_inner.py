@@ -218,7 +218,7 @@ def test_the_solver_of_a_problem_in_its_coordinates():
     assert theta[2] == 0  # where the start was not
     point = problem.predictor(theta)
     assert loss == pytest.approx(problem.loss_value(point))
-    assert np.allclose(gradient, problem.gradient(point), atol=1e-10)
+    assert np.allclose(gradient, problem.loss_gradient(point), atol=1e-10)
     assert np.allclose(problem.matrix(theta), fit.Theta)
 
 

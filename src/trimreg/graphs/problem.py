@@ -111,7 +111,15 @@ class GraphicalProblem:
             return np.inf
         return float(np.vdot(self.S, point.Theta) / 2 - np.log(np.diagonal(point.factor)).sum())
 
-    def gradient(self, point: Factored) -> np.ndarray:
+    def smooth_value(self, theta: np.ndarray, point: Factored) -> float:
+        """The loss: there is no ridge term."""
+        return self.loss_value(point)
+
+    def gradient(self, theta: np.ndarray, point: Factored | None = None) -> np.ndarray:
+        """:meth:`loss_gradient` at theta, whose factorization is ``point``."""
+        return self.loss_gradient(self.predictor(theta) if point is None else point)
+
+    def loss_gradient(self, point: Factored) -> np.ndarray:
         """The gradient of the loss in theta: ``S_ij - W_ij`` for an edge, half of that on the diagonal."""
         slope = self.vector(self.S - cholesky_inverse(point.factor))
         slope[self.n_edges :] /= 2

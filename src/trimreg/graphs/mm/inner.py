@@ -157,7 +157,7 @@ class WeightedGraphSolver:
         self.shift = shift
         self.n_steps = 0  # Newton steps of all solves so far
         self.null = problem.vector(np.eye(problem.p))
-        self.gradient_at_null = problem.gradient(problem.origin())
+        self.gradient_at_null = problem.loss_gradient(problem.origin())
 
     def solve(
         self, theta: np.ndarray, threshold: np.ndarray, tol: float = 1e-8, gradient: np.ndarray | None = None

@@ -154,7 +154,7 @@ def _starting_weights(inner, theta0, start, effort):
 
 
 def _weights_at(problem, theta):
-    return problem.weights(theta, problem.gradient(problem.predictor(theta)))
+    return problem.weights(theta, problem.gradient(theta))
 
 
 def _inverse(S):
