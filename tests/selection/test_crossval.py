@@ -438,7 +438,7 @@ def test_progress_is_told_where_there_is_no_terminal(make, capsys):
     X, y = make()
     TrimmedLassoCV(hs=[0, 1], cv=3, verbose=2).fit(X, y)
     lines = capsys.readouterr().err.splitlines()
-    assert lines == ["fits: 1/2", "fits: 2/2", "folds: 1/3", "folds: 2/3", "folds: 3/3"]
+    assert lines == ["folds: 1/3", "folds: 2/3", "folds: 3/3", "fits: 1/2", "fits: 2/2"]
     TrimmedLassoCV(hs=[0, 1], criterion="bic", verbose=True).fit(X, y)
     assert "fits: 2/2" in capsys.readouterr().err
     TrimmedLassoCV(hs=[0, 1], cv=3).fit(X, y)

@@ -16,6 +16,7 @@ MODELS = [TrimmedLassoCV, TrimmedLogisticRegressionCV, MEstimatorCV]
 BAD = {
     "hs": ["all", [], [-1], [7], [0.5, "x"], None],
     "alphas": ["some", [], [-0.1], [np.inf], ["exact", None]],
+    "l2s": ["some", [], [-0.1], -1.0, np.nan, [0.1, np.inf], [None], True, [[0.1]], {0.1: 1}],
     "cv": [1, 0, -3, 61, "five", 2.5, [], [(np.arange(3), np.array([99]))], [(np.arange(3), [])], [1, 2]],
     "rule": ["best", None, 1],
     "criterion": ["cp", 1, True],
@@ -34,6 +35,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_arguments_are_named_before_any_fit(make, monkeypatch, name):
     monkeypatch.setattr(module, "solve_path", lambda *_, **__: pytest.fail("a fit was made"))
+    monkeypatch.setattr(module, "LinearFolds", lambda *_, **__: pytest.fail("a fit was made"))
     X, y = make("logistic", n=60, p=6)
     for k, value in enumerate(BAD[name]):
         for kind in MODELS if k == 0 else [TrimmedLassoCV]:

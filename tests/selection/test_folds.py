@@ -126,7 +126,7 @@ def make_search(X, y, loss="quadratic", d=None, total=False, groups=None, **opti
 
 
 def score_fold(search, train, test):
-    return search.score(search.fit(train), test)
+    return search.score(search.fit(train), test)[:, :, 0]  # of the only l2
 
 
 def scores_by_hand(X, y, train, test, loss="quadratic", d=None, groups=None, **options):

@@ -1,4 +1,4 @@
-"""Estimators that choose h and alpha."""
+"""Estimators that choose h, alpha and the ridge term l2."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from ..estimators.task import Settings, check_data, minimize, set_up
 from ..losses import LOSSES, get_loss
 from ..penalties import TrimmedL1
 from ..solvers import EFFORTS
-from .criteria import criterion_value
+from .criteria import criterion_value, effective_df
 from .folds import ALL_COLUMNS, LinearFolds, TotalGram, predictors
-from .path import count_samples, features_in, grid_for, n_parts, solve_path
+from .grid import check_l2s
+from .path import count_samples, features_in, grid_for, l2s_for, n_parts, ridged, solve_path
 from .search import Search, times_tested
 
 
 class SurfaceCV(LinearEstimator):
-    """Base of the linear models that choose h and alpha: fits over the grid, choice, final fit."""
+    """Base of the linear models that choose h, alpha and l2: fits over the grid, choice, final fit."""
 
     warm_start = False  # the final fit starts from the path
     q = 2  # the norm of a group, unless it is a parameter
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, cv_groups: Any = None) -> SurfaceCV:
-        """Choose h and alpha, and fit the model with them to all samples.
+        """Choose h, alpha and l2, and fit the model with them to all samples.
 
         Parameters
         ----------
@@ -53,6 +54,7 @@ class SurfaceCV(LinearEstimator):
         self
         """
         search, scorer = Search.of(self), self._scorer()
+        check_l2s(self.l2s)
         check.check_choice("effort", self.effort, EFFORTS)
         if scorer is not None:
             X = check.check_near(X, "scoring", "leave scoring=None")
@@ -75,21 +77,36 @@ class SurfaceCV(LinearEstimator):
             times = (np.bincount(train, minlength=d.size) for train, _ in folds)
             n = min(count_samples(sample_weight, d, each) for each in times)
         self.hs_, self.alphas_ = grid = grid_for(task, self.hs, self.alphas, n)
-        with search.progress(self.hs_.size * len(self.alphas_), "fits") as advance:
-            path = solve_path(task, *grid, effort=self.effort, verify=False, advance=advance)
-        for name in ("criterion_path_", "score_path_"):
+        self.l2s_ = l2s_for(task, self.l2s)
+        for name in ("score_path_", "l2_score_path_", "criterion_path_", "l2_criterion_path_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if self.criterion is None:
             scores = None if scorer is None else partial(self._scores, scorer, X, np.asarray(y))
-            parts = LinearFolds(data, settings, *grid, self.effort, self._total_gram(X, task), scores)
+            total = self._total_gram(X, task)
+            parts = LinearFolds(data, settings, *grid, self.effort, total, scores, self.l2s_)
             options = {"repeats": times_tested(folds), "shared": stays_in_process(X)}
-            self.score_path_, best = search.by_folds(parts.fit, parts.score, folds, *grid, **options)
+            self.l2_score_path_, best = search.by_folds(parts.fit, parts.score, folds, *grid, **options)
+            self.score_path_ = self.l2_score_path_[:, :, best[2]]
+            path = self._paths(search, [ridged(task, self.l2s_[best[2]])])[0]
         else:
-            values = criteria_of_path(self.criterion, data, task, path, n, self.fit_intercept)
-            self.criterion_path_, best = search.by_criterion(values, *grid)
-        self.path_, self.coef_path_, self.best_index_ = path, path.coefs, best
+            tasks = [ridged(task, l2) for l2 in self.l2s_]
+            paths = self._paths(search, tasks)
+            values = [
+                criteria_of_path(self.criterion, data, one, path, n, self.fit_intercept)
+                for one, path in zip(tasks, paths, strict=True)
+            ]
+            self.l2_criterion_path_, best = search.by_criterion(np.stack(values, axis=2), *grid)
+            self.criterion_path_ = self.l2_criterion_path_[:, :, best[2]]
+            path = paths[best[2]]
+        self.path_, self.coef_path_, self.best_index_ = path, path.coefs, best[:2]
         self.h_, self.chosen_alpha_ = int(self.hs_[best[0]]), self.alphas_[best[1]]
-        self._fit_choice(data, settings)
+        self._fit_choice(data, replace(settings, l2=self.l2s_[best[2]]))
+
+    def _paths(self, search, tasks):
+        """The fits to all samples for tasks of different l2."""
+        with search.progress(len(tasks) * self.hs_.size * len(self.alphas_), "fits") as advance:
+            options = {"effort": self.effort, "verify": False, "advance": advance}
+            return [solve_path(task, self.hs_, self.alphas_, **options) for task in tasks]
 
     def _scorer(self):
         """The scorer for ``scoring``, or None."""
@@ -158,23 +175,41 @@ def _settled(cell, result, least_gain):
 
 
 def criteria_of_path(name, data, task, path, n, fit_intercept) -> np.ndarray:
-    """The information criterion of every cell, for n samples.
-
-    Its degrees of freedom are the nonzero coefficients and the intercept. In a multinomial model one class
-    follows from the others.
-    """
-    problem, shape, X = task.problem, path.objectives.shape, data.X
-    loss = problem.loss
+    """The information criterion of every cell of the path of a task, for n samples."""
+    problem, X = task.problem, data.X
     coefs = path.coefs.reshape(-1, *path.coefs.shape[2:]).astype(float)
     intercepts = path.intercepts.reshape(-1, *path.intercepts.shape[2:])
-    deviance = [loss.deviance(eta, data.y, data.d, n) for eta in predictors(X, coefs, intercepts)]
+    etas = predictors(X, coefs, intercepts)
+    deviance = [problem.loss.deviance(eta, data.y, data.d, n) for eta in etas]
     features = features_in(coefs, 1)
-    has_intercept = int(fit_intercept and loss.sees_constants)
-    df = (loss.n_outputs - loss.redundant_outputs) * (features.sum(axis=1) + has_intercept)
     groups, _ = groups_of(problem.penalty, X.shape[1])
     parts = features.sum(axis=1) if groups is None else [np.unique(groups[one]).size for one in features]
+    df = degrees_of_freedom(task, coefs, intercepts, fit_intercept)
     value = criterion_value(name, deviance, df, n, n_parts(task), n_selected=parts)
-    return np.reshape(value, shape)
+    return np.reshape(value, path.objectives.shape)
+
+
+def degrees_of_freedom(task, coefs, intercepts, fit_intercept) -> np.ndarray:
+    """The degrees of freedom of every fit: the nonzero coefficients and the intercept.
+
+    In a multinomial model one class follows from the others. With a ridge term they are effective ones, see
+    :func:`~trimreg.selection.criteria.effective_df`.
+    """
+    problem, loss = task.problem, task.problem.loss
+    n_outputs, has_intercept = loss.n_outputs, int(fit_intercept and loss.sees_constants)
+    if not problem.ridge.any():
+        return (n_outputs - loss.redundant_outputs) * (features_in(coefs, 1).sum(axis=1) + has_intercept)
+    problem = problem.compressed() if problem.worth_compressing else problem
+    centered = 0 if task.constant else n_outputs * has_intercept  # an intercept that is no coordinate
+    df = []
+    for coef, intercept in zip(coefs, intercepts, strict=True):
+        theta = task.coordinates(coef, intercept)
+        used = theta.reshape(-1, n_outputs).any(axis=1)  # features, and the constant if there is one
+        used[coef.shape[-1] :] = True
+        W = np.flatnonzero(np.repeat(used, n_outputs))
+        curvature = problem.hessian(problem.predictor(theta), W) - np.diag(problem.ridge[W])
+        df.append(centered + effective_df(curvature, problem.ridge[W]))
+    return np.array(df)
 
 
 def entry_over_path(inside: np.ndarray, forward: np.ndarray) -> np.ndarray:
@@ -194,7 +229,7 @@ def entry_over_path(inside: np.ndarray, forward: np.ndarray) -> np.ndarray:
 
 
 class TrimmedLassoCV(Regressor, SurfaceCV):
-    r"""The trimmed lasso with h and alpha chosen by cross-validation or an information criterion.
+    r"""The trimmed lasso with h, alpha and l2 chosen by cross-validation or an information criterion.
 
     Parameters
     ----------
@@ -204,6 +239,11 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
     alphas : "exact", "auto" or sequence, default="exact"
         ``"exact"`` chooses among best subsets, so only h is left to choose. ``"auto"`` is a grid of 21
         numbers. A sequence may hold numbers and ``"exact"``.
+    l2s : None, "auto", number or sequence of numbers, default=None
+        Ridge terms; None is 0. ``"auto"`` is 0 and six numbers from 0.01 to 3, for columns of deviation one
+        (times the curvature of the loss, if that is not 1). The more coefficients are kept and the weaker the
+        signal, the more a ridge helps: ``TrimmedLassoCV(hs=[10], l2s="auto")`` predicts as well as ten
+        features can.
     cv : int, splitter or iterable, default=None
         The folds; None is 5. As in scikit-learn, stratified for classifiers. ``RepeatedKFold`` averages the
         scores over several divisions of the samples; standard errors do not shrink with the repetitions.
@@ -233,14 +273,19 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
     ----------
     h_, alpha_ : int, float
         The choice; ``chosen_alpha_`` is the element of ``alphas_``, which may be ``"exact"``.
-    hs_, alphas_ : ndarray of int, list
+    l2_ : float
+        The chosen ridge term. The following paths are those of this l2.
+    hs_, alphas_, l2s_ : ndarray of int, list, ndarray
         The grid.
     score_path_ : ndarray of shape (n_hs, n_alphas, n_folds)
         Test scores, greater is better; only without ``criterion``.
+    l2_score_path_ : ndarray of shape (n_hs, n_alphas, n_l2s, n_folds)
+        Test scores for every l2.
     mse_path_ : ndarray of shape (n_hs, n_alphas, n_folds)
         Mean squared errors of the test samples; only without ``scoring`` and ``criterion``.
     criterion_path_ : ndarray of shape (n_hs, n_alphas)
-        The criterion, smaller is better; only with ``criterion``.
+        The criterion, smaller is better; only with ``criterion``. ``l2_criterion_path_``, of shape
+        (n_hs, n_alphas, n_l2s), has it for every l2.
     coef_path_ : ndarray of shape (n_hs, n_alphas, n_features) or (n_hs, n_alphas, n_outputs, n_features)
         Coefficients of the fits to all samples.
     path_ : TrimmedPath
@@ -268,9 +313,9 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
     """
 
     def __init__(
-        self, hs="auto", alphas="exact", cv=None, rule="min", criterion=None, scoring=None, effort="medium",
-        fit_intercept=True, standardize=True, positive=False, penalty_factor=None, groups=None, tol=1e-6,
-        n_jobs=None, verbose=0, random_state=None,
+        self, hs="auto", alphas="exact", l2s=None, cv=None, rule="min", criterion=None, scoring=None,
+        effort="medium", fit_intercept=True, standardize=True, positive=False, penalty_factor=None,
+        groups=None, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
     ):  # fmt: skip
         self._store(locals())
 
@@ -284,11 +329,11 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
 
 
 class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
-    r"""Trimmed logistic regression, binary or multinomial, with h and alpha chosen from the data.
+    r"""Trimmed logistic regression, binary or multinomial, with h, alpha and l2 chosen from the data.
 
     Parameters
     ----------
-    hs, alphas, cv, rule, criterion, scoring
+    hs, alphas, l2s, cv, rule, criterion, scoring
         As in :class:`TrimmedLassoCV`.
     class_weight : None, "balanced" or dict, default=None
         As in :class:`~trimreg.TrimmedLogisticRegression`.
@@ -297,7 +342,9 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
 
     Attributes
     ----------
-    h_, alpha_, chosen_alpha_, hs_, alphas_, score_path_, criterion_path_, coef_path_, path_, best_index_
+    h_, alpha_, chosen_alpha_, l2_, hs_, alphas_, l2s_, score_path_, l2_score_path_, criterion_path_
+        As in :class:`TrimmedLassoCV`.
+    l2_criterion_path_, coef_path_, path_, best_index_
         As in :class:`TrimmedLassoCV`.
     classes_ : ndarray
     coef_, intercept_, support_, entry_order_, result_, ...
@@ -315,7 +362,7 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
     """
 
     def __init__(
-        self, hs="auto", alphas="exact", cv=None, rule="min", criterion=None, scoring=None,
+        self, hs="auto", alphas="exact", l2s=None, cv=None, rule="min", criterion=None, scoring=None,
         class_weight=None, effort="medium", fit_intercept=True, standardize=True, positive=False,
         penalty_factor=None, groups=None, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
     ):  # fmt: skip
@@ -338,13 +385,13 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
 
 
 class MEstimatorCV(Regressor, SurfaceCV):
-    r"""A trimmed model with any loss, with h and alpha chosen from the data.
+    r"""A trimmed model with any loss, with h, alpha and l2 chosen from the data.
 
     Parameters
     ----------
     loss : str or loss object, default="quadratic"
         See :mod:`trimreg.losses`.
-    hs, alphas, cv, rule, criterion, scoring, effort, fit_intercept, standardize, positive
+    hs, alphas, l2s, cv, rule, criterion, scoring, effort, fit_intercept, standardize, positive
         As in :class:`TrimmedLassoCV`.
     q : 2 or inf, default=2
         The norm of a group.
@@ -353,7 +400,9 @@ class MEstimatorCV(Regressor, SurfaceCV):
 
     Attributes
     ----------
-    h_, alpha_, chosen_alpha_, hs_, alphas_, score_path_, criterion_path_, coef_path_, path_, best_index_
+    h_, alpha_, chosen_alpha_, l2_, hs_, alphas_, l2s_, score_path_, l2_score_path_, criterion_path_
+        As in :class:`TrimmedLassoCV`.
+    l2_criterion_path_, coef_path_, path_, best_index_
         As in :class:`TrimmedLassoCV`.
     coef_, intercept_, support_, entry_order_, result_, ...
         The model with that h and alpha, as in :class:`~trimreg.MEstimator`.
@@ -370,7 +419,7 @@ class MEstimatorCV(Regressor, SurfaceCV):
     """
 
     def __init__(
-        self, loss="quadratic", hs="auto", alphas="exact", cv=None, rule="min", criterion=None,
+        self, loss="quadratic", hs="auto", alphas="exact", l2s=None, cv=None, rule="min", criterion=None,
         scoring=None, effort="medium", fit_intercept=True, standardize=True, positive=False,
         penalty_factor=None, groups=None, q=2, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
     ):  # fmt: skip

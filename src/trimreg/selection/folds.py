@@ -13,7 +13,7 @@ so all folds together cost about two Gram matrices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -77,7 +77,7 @@ def _second_moments(X, weights, center):
 
 
 class Fits(NamedTuple):
-    """Coefficients and intercepts of every cell, row by row of the grid, and the loss they minimize."""
+    """Coefficients and intercepts of every cell, l2 by l2 and row by row, and the loss they minimize."""
 
     coefs: np.ndarray
     intercepts: np.ndarray
@@ -95,24 +95,27 @@ class LinearFolds:
     effort: str
     total: TotalGram | None = None
     scorer: Callable | None = None  # scores of (coefs, intercepts, test); None is minus the loss
+    l2s: Sequence[float] = (0.0,)
 
     def fit(self, train: np.ndarray) -> Fits:
         """The surface on the training samples. A sample that occurs twice counts twice."""
         times = np.bincount(train, minlength=self.data.d.size)
         task = set_up(self._weighted(self.data.d * times), self.settings)
         gram = None if self.total is None else self._gram(task, times)
-        _, steps, _ = cells(task, self.hs, self.alphas, effort=self.effort, gram=gram, verify=False)
-        fits = [task.in_units(step.theta) for row in steps for step in row]
+        options = {"effort": self.effort, "gram": gram, "verify": False}
+        _, grids, _ = cells(task, self.hs, self.alphas, self.l2s, **options)
+        fits = [task.in_units(step.theta) for steps in grids for row in steps for step in row]
         coefs, intercepts = (np.array(values) for values in zip(*fits, strict=True))
         return Fits(coefs, intercepts, task.problem.loss)
 
     def score(self, fits: Fits, test: np.ndarray) -> np.ndarray:
-        """Scores of every cell on the test samples, of shape (n_hs, n_alphas)."""
+        """Scores of every cell on the test samples, of shape (n_hs, n_alphas, n_l2s)."""
         if self.scorer is None:
             scores = minus_loss(self.data, fits, test)
         else:
             scores = self.scorer(fits.coefs, fits.intercepts, test)
-        return np.asarray(scores, dtype=float).reshape(len(self.hs), len(self.alphas))
+        scores = np.reshape(np.asarray(scores, dtype=float), (len(self.l2s), len(self.hs), len(self.alphas)))
+        return np.moveaxis(scores, 0, 2)
 
     def _weighted(self, weights) -> Data:
         """The data with these weights: a copy of the rows of positive weight if that is small."""
@@ -123,14 +126,18 @@ class LinearFolds:
         return self.data.weighted(weights)
 
     def _gram(self, task, times):
-        """A function from column norms to the Gram matrix, by subtraction; None if that is not cheaper."""
+        """The Gram matrix for any ridge and column norms, by subtraction; None if that is not cheaper."""
         d, left_out = self.data.d, np.flatnonzero(times == 0)
         if np.any(times > 1) or 2 * left_out.size > np.count_nonzero(times) or not d[left_out].any():
             return None
         gram = self.total.without(self.data.X, d, left_out, task.problem.design, task.problem.d)
-        gram[np.diag_indices_from(gram)] += task.problem.ridge
-        every = np.arange(gram.shape[0])
-        return lambda norms: FixedGram(every, gram / norms / norms[:, None], norms.size)
+
+        def ridged(ridge, norms):
+            scaled = gram / norms / norms[:, None]
+            scaled[np.diag_indices_from(scaled)] += ridge / norms**2
+            return FixedGram(np.arange(norms.size), scaled, norms.size)
+
+        return ridged
 
 
 def minus_loss(data: Data, fits: Fits, test: np.ndarray) -> list[float]:

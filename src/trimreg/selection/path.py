@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from ..penalties import TrimmedL1
 from ..solvers import EFFORTS, SolverResult
 from ..solvers.mm.workingset import WorkingSetSolver
 from ..solvers.surface import surface
-from .grid import alpha_grid, check_alphas, check_hs
+from .grid import alpha_grid, check_alphas, check_hs, check_l2s, l2_grid
 from .progress import progress
 
 
@@ -128,6 +130,26 @@ def trimmed_path(
         return solve_path(task, hs, alphas, effort=effort, advance=advance)
 
 
+def ridged(task: Task, l2: float) -> Task:
+    """The same task with another ridge term."""
+    return replace(task, l2=l2, problem=with_ridge(task.problem, l2))
+
+
+def with_ridge(problem, l2):
+    return replace(problem, ridge=problem.penalty.ridge(l2))
+
+
+def ridge_unit(task: Task) -> float:
+    """The curvature of the loss in a coefficient at the null model: 1 for standardized least squares."""
+    problem = task.problem
+    constant = problem.loss.null_predictor(problem.y, problem.d) if task.constant else 0.0
+    curvature = problem.loss.curvature(problem.origin() + constant, problem.y, problem.d)
+    squares = task.features.column_norms(problem.d) ** 2
+    square = np.median(squares[squares > 0]) if squares.any() else 1.0
+    unit = float(np.sum(curvature) / problem.loss.n_outputs * square)
+    return unit if 0 < unit < np.inf else 1.0
+
+
 def grid_for(task: Task, hs, alphas, n):
     """The user's hs and alphas as a checked grid, for n training samples."""
     hs = check_hs(hs, int(n), n_parts(task))
@@ -139,6 +161,12 @@ def grid_for(task: Task, hs, alphas, n):
     elif "exact" in alphas:
         check.check_exact(task.problem.loss, task.problem.penalty, task.problem.y, task.problem.d)
     return hs, alphas
+
+
+def l2s_for(task: Task, l2s) -> np.ndarray:
+    """The user's l2s, checked."""
+    l2s = check_l2s(l2s)
+    return l2_grid(ridge_unit(task)) if isinstance(l2s, str) else np.array(l2s)
 
 
 def count_samples(sample_weight, d, times=1) -> float:
@@ -169,17 +197,24 @@ def largest_alpha(task: Task) -> float:
     return float(np.max(pull[regular] / levels[regular], initial=0.0))
 
 
-def cells(task: Task, hs, alphas, **options):
-    """The numbers the alphas stand for, a step for every cell, and the problem that was solved.
+def cells(task: Task, hs, alphas, l2s, *, gram=None, **options):
+    """The numbers the alphas stand for, a grid of steps for every l2, and the problem that was solved last.
 
-    Least squares on data on disk solves a problem of few rows, which takes a single pass.
+    Least squares on data on disk solves a problem of few rows, which takes a single pass for all l2s.
+    ``gram(ridge, norms)`` is the Gram matrix of the columns divided by ``norms``, if it is known.
     """
     problem = task.problem
     threshold = problem.exact_threshold() * (1 + 1e-6) or 1.0
     values = [threshold if alpha == "exact" else alpha for alpha in alphas]
     tol, rng = task.options["tol"], task.options["rng"]
     problem = problem.compressed() if problem.worth_compressing else problem
-    return values, surface(problem, hs, values, tol=tol, rng=rng, **options), problem
+    grids = []
+    for l2 in l2s:
+        problem = with_ridge(problem, l2)
+        known = None if gram is None else partial(gram, problem.ridge)
+        # Every l2 has the same random numbers, so that it does not depend on the others.
+        grids.append(surface(problem, hs, values, tol=tol, rng=deepcopy(rng), gram=known, **options))
+    return values, grids, problem
 
 
 def solve_path(task: Task, hs, alphas, *, verify: bool = True, **options) -> TrimmedPath:
@@ -188,8 +223,8 @@ def solve_path(task: Task, hs, alphas, *, verify: bool = True, **options) -> Tri
     Certificates of least squares on data on disk are computed on the few rows that were solved: two passes
     per cell would cost more than the path. The final fit of the chosen cell uses the data.
     """
-    values, steps, solved = cells(task, hs, alphas, verify=verify, **options)
-    compressed = solved is not task.problem
+    values, (steps,), solved = cells(task, hs, alphas, [task.l2], verify=verify, **options)
+    compressed = solved.design is not task.problem.design
     results = []
     for h, row in zip(hs, steps, strict=True):
         fits = []

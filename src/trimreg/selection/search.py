@@ -2,8 +2,9 @@
 
 A search needs two functions and knows nothing else about the model. ``fit(training)`` fits every cell of the
 grid to the training samples of one part of the data and returns the surface of fits, in any form.
-``score(surface, test)`` returns an array whose first two axes are h and alpha: for cross-validation one
-number per cell, greater is better. Both have to be picklable, because parts may run in other processes.
+``score(surface, test)`` returns an array whose first two axes are h and alpha (a third may be l2): for
+cross-validation one number per cell, greater is better. Both have to be picklable, because parts may run in
+other processes.
 
 ``training`` and ``test`` are passed through as they are. Linear models pass indices of samples; graphs set up
 the problem of each fold beforehand and pass that.
@@ -106,15 +107,15 @@ class Search:
     def by_folds(
         self, fit: Callable, score: Callable, parts: Iterable, hs, alphas, *, repeats: float = 1.0,
         shared: bool = False,
-    ) -> tuple[np.ndarray, tuple[int, int]]:  # fmt: skip
-        """Scores of shape (n_hs, n_alphas, n_folds), and the indices of the cell that the rule chooses.
+    ) -> tuple[np.ndarray, tuple[int, ...]]:  # fmt: skip
+        """Scores of shape (n_hs, n_alphas[, n_l2s], n_folds), and the indices of the cell that is chosen.
 
         ``repeats`` is :func:`times_tested` of the folds.
         """
-        scores = np.stack(self.over_parts(fit, score, parts, shared=shared), axis=2)
+        scores = np.stack(self.over_parts(fit, score, parts, shared=shared), axis=-1)
         return scores, choose(scores, hs, alphas, self.rule, repeats)
 
-    def by_criterion(self, values: np.ndarray, hs, alphas) -> tuple[np.ndarray, tuple[int, int]]:
+    def by_criterion(self, values: np.ndarray, hs, alphas) -> tuple[np.ndarray, tuple[int, ...]]:
         """The values, and the indices of the cell with the smallest one."""
         return values, choose(-values[..., None], hs, alphas)
 

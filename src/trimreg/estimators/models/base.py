@@ -171,7 +171,7 @@ class LinearEstimator(BaseEstimator):
             "intercept": self.result_.intercept,
             "penalty": penalty,
             "alpha": self.alpha_,
-            "l2": settings.l2,
+            "l2": self.l2_,
             "loss": settings.loss,
             "sample_weight": weight,
             **{name: getattr(settings, name) for name in ("fit_intercept", "standardize", "positive")},

@@ -1,0 +1,164 @@
+"""Estimators that choose a ridge term: its axis, its limits, and its degrees of freedom."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import ElasticNet, Ridge
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from trimreg import MEstimatorCV, TrimmedLasso, TrimmedLassoCV, TrimmedLogisticRegressionCV
+from trimreg.diagnostics import stationarity
+from trimreg.estimators.task import Settings, check_data, set_up
+from trimreg.penalties import TrimmedL1
+from trimreg.selection import choose, criterion_value
+from trimreg.selection.grid import check_l2s, l2_grid
+from trimreg.selection.path import ridge_unit
+
+L2S = [0.0, 0.1, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        ("quadratic", {"alphas": ["exact", 0.2, 0.05]}),
+        ("quadratic", {"alphas": ["exact", 0.2], "groups": [0, 0, 1, 1, 2, 3]}),
+        ("quadratic", {"positive": True, "penalty_factor": [0.0, 2.0, 1.0, 1.0, 1.0, 1.0]}),
+        ("multitask", {}),
+        ("logistic", {"alphas": ["exact", 0.05]}),
+        ("multinomial", {}),
+        ("poisson", {}),
+        ("cox", {}),
+    ],
+)
+def test_the_axis_of_l2_is_that_of_separate_fits(make, loss, options):
+    X, y = make(loss, n=60, p=6)
+    options = {"loss": loss, "hs": [0, 1, 3], "cv": 3, **options}
+    model = MEstimatorCV(l2s=L2S[::-1], **options).fit(X, y)
+    n_alphas = len(model.alphas_)
+    assert model.l2_score_path_.shape == (3, n_alphas, 3, 3)
+    np.testing.assert_array_equal(model.l2s_, L2S)
+    for k, l2 in enumerate(L2S):
+        one = MEstimatorCV(l2s=l2, **options).fit(X, y)
+        assert one.l2_ == l2
+        np.testing.assert_allclose(one.score_path_, model.l2_score_path_[:, :, k], rtol=1e-5)
+        if l2 == model.l2_:
+            assert one.best_index_ == model.best_index_
+            np.testing.assert_allclose(one.coef_, model.coef_, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(one.coef_path_, model.coef_path_, rtol=1e-4, atol=1e-6)
+    i, j = model.best_index_
+    k = model.l2s_.tolist().index(model.l2_)
+    np.testing.assert_array_equal(model.score_path_, model.l2_score_path_[:, :, k])
+    assert (i, j, k) == choose(model.l2_score_path_, model.hs_, model.alphas_)
+
+
+def test_the_last_fit_has_the_chosen_ridge(make):
+    X, y = make(n=40, p=30)
+    model = TrimmedLassoCV(hs=[8], l2s="auto").fit(X, y)
+    assert model.l2_ > 0
+    np.testing.assert_allclose(model.l2s_, l2_grid())
+    best = TrimmedLasso(h=8, l2=model.l2_).fit(X, y)
+    np.testing.assert_allclose(model.coef_, best.coef_, rtol=1e-6, atol=1e-9)
+    assert model.mse_path_.mean() < TrimmedLassoCV(hs=[8]).fit(X, y).mse_path_.mean()
+    assert stationarity(**model.problem(X, y)) < 1e-12
+    assert "l2" in str(model.summary())
+
+
+def test_without_free_coefficients_it_is_the_elastic_net(make):
+    X, y = make(n=60, p=8)
+    alphas, folds = [0.3, 0.05], KFold(3)
+    model = TrimmedLassoCV(hs=[0], alphas=alphas, l2s=L2S, cv=folds, tol=1e-10).fit(X, y)
+    for j, alpha in enumerate(alphas):
+        for k, l2 in enumerate(L2S):
+            net = ElasticNet(alpha=alpha + l2, l1_ratio=alpha / (alpha + l2), tol=1e-12, max_iter=10**5)
+            net = make_pipeline(StandardScaler(), net)
+            errors = [
+                np.mean((y[test] - net.fit(X[train], y[train]).predict(X[test])) ** 2)
+                for train, test in folds.split(X)
+            ]
+            np.testing.assert_allclose(-model.l2_score_path_[0, j, k], errors, rtol=1e-7)
+
+
+def test_with_all_coefficients_free_it_is_ridge_regression(make):
+    X, y = make(n=60, p=8)
+    model = TrimmedLassoCV(hs=[8], l2s=[0.5], cv=KFold(3), tol=1e-10).fit(X, y)
+    for k, (train, test) in enumerate(KFold(3).split(X)):
+        ridge = make_pipeline(StandardScaler(), Ridge(alpha=0.5 * train.size)).fit(X[train], y[train])
+        error = np.mean((y[test] - ridge.predict(X[test])) ** 2)
+        np.testing.assert_allclose(model.mse_path_[0, 0, k], error, rtol=1e-8)
+
+
+def test_every_cell_takes_its_best_ridge_before_the_rule():
+    scores = np.full((2, 2, 3, 2), -9.0)
+    scores[0, 0, :, 0] = scores[0, 0, :, 1] = [1.0, 3.0, 3.0]  # ties go to the smaller l2
+    scores[1, 1, 2] = 4.0, 2.5  # better, but not by an error of the differences
+    grid = {"hs": [0, 1], "alphas": ["exact", 0.1]}
+    assert choose(scores, **grid) == (1, 1, 2)
+    assert choose(scores, **grid, rule="paired") == (0, 0, 1)
+    scores[0, 0, 1] = np.nan
+    assert choose(scores, **grid, rule="1se") == (0, 0, 2)
+    scores[0] = np.nan
+    assert choose(scores, **grid, rule="paired") == (1, 1, 2)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_criteria_count_effective_degrees_of_freedom(make, fit_intercept):
+    X, y = make(n=50, p=6)
+    options = {"hs": [0, 2, 4], "fit_intercept": fit_intercept, "standardize": False}
+    model = TrimmedLassoCV(criterion="ebic", l2s=L2S, **options).fit(X, y)
+    assert model.l2_criterion_path_.shape == (3, 1, 3)
+    Z = X - X.mean(axis=0) * fit_intercept
+    for k, l2 in enumerate(L2S):
+        for i, h in enumerate(model.hs_):
+            fit = TrimmedLasso(h=int(h), l2=l2, fit_intercept=fit_intercept, standardize=False).fit(X, y)
+            A = Z[:, fit.support_]
+            hat = A @ np.linalg.solve(A.T @ A + 50 * l2 * np.eye(h), A.T)
+            deviance = 50 * np.log(np.mean((y - fit.predict(X)) ** 2))
+            expected = criterion_value("ebic", deviance, np.trace(hat) + fit_intercept, 50, 6, n_selected=h)
+            np.testing.assert_allclose(model.l2_criterion_path_[i, 0, k], expected, rtol=1e-6)
+    i, j = model.best_index_
+    assert model.criterion_path_[i, j] == model.l2_criterion_path_.min()
+
+
+@pytest.mark.parametrize("loss", ["logistic", "multinomial", "cox", "multitask"])
+def test_the_degrees_of_freedom_fall_from_their_number_to_that_of_the_null_model(make, loss):
+    X, y = make(loss, n=80, p=6)
+    model = MEstimatorCV(loss=loss, hs=[3], criterion="aic", l2s=[0.0, 1e-9, 0.1, 1e9]).fit(X, y)
+    null = MEstimatorCV(loss=loss, hs=[0], criterion="aic").fit(X, y)
+    plain, tiny, some, huge = model.l2_criterion_path_[0, 0]
+    assert tiny == pytest.approx(plain, abs=1e-3)
+    assert huge == pytest.approx(null.criterion_path_[0, 0], abs=1e-3)
+    assert np.isfinite(some)
+
+
+def test_the_automatic_ridges_follow_the_curvature(make):
+    def unit(loss, y, X, **options):
+        settings = Settings(loss=loss, penalty=TrimmedL1(1), alpha=1.0, fit_intercept=True, **options)
+        return ridge_unit(set_up(check_data(X, y, None, settings), settings))
+
+    X, y = make(n=50, p=6)
+    assert unit("quadratic", y, X, standardize=True) == pytest.approx(1.0)
+    assert unit("quadratic", y, 10 * X) == pytest.approx(100 * np.median(X.var(axis=0)))
+    assert unit("logistic", np.arange(50) % 2.0, X, standardize=True) == pytest.approx(0.25)
+    counts = np.arange(50) % 7.0
+    assert unit("poisson", counts, X, standardize=True) == pytest.approx(counts.mean())
+    assert unit("quadratic", y, np.zeros((50, 2))) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("l2s", "expected"),
+    [(None, [0.0]), ("auto", "auto"), (2, [2.0]), ([1, 0.1, 1.0], [0.1, 1.0]), (np.array([0.5]), [0.5])],
+)
+def test_check_l2s_sorts(l2s, expected):
+    assert check_l2s(l2s) == expected
+
+
+def test_a_second_fit_forgets_the_ridges_of_the_first(make):
+    X, y = make(n=40, p=5)
+    model = TrimmedLassoCV(hs=[0, 2], l2s=[0.0, 1.0], cv=3).fit(X, y)
+    model.set_params(criterion="bic", l2s=None).fit(X, y)
+    assert not hasattr(model, "l2_score_path_")
+    assert model.l2_ == 0.0
+    labels = y > 0
+    classes = TrimmedLogisticRegressionCV(hs=[0, 2], l2s=[0.1, 1.0], criterion="bic").fit(X, labels)
+    assert classes.l2_ in (0.1, 1.0)
