@@ -91,6 +91,10 @@ class GramCache:
         self._fetch(W)
         return self._rows[self._row_place[W]]
 
+    def table(self) -> tuple[np.ndarray, np.ndarray]:
+        """The full rows that are here, and for every column the place of its row, or -1."""
+        return self._rows, self._row_place
+
     def _fetch(self, W):
         new = W[self._row_place[W] < 0]
         if new.size == 0:
@@ -126,6 +130,9 @@ class FixedGram(GramCache):
 
     def rows(self, W: np.ndarray, likely: np.ndarray | None = None) -> np.ndarray:
         return self._store[self._places(W)]
+
+    def table(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._store, self.place
 
     def block_from_rows(self, W: np.ndarray) -> np.ndarray:
         return self.block(W)

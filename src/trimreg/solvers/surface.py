@@ -255,8 +255,6 @@ class _LeastSquares:
         search = SubsetSearch(self.inner.at(alpha, hs[0]), np.empty(0, dtype=np.intp))
         for h in hs:
             search.grow(h)
-            while search.swap_best():
-                pass
             yield h, search
 
     def subsets(self, hs, alpha, tell):

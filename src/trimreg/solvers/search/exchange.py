@@ -46,6 +46,10 @@ class Search:
     def restore(self, state: dict) -> None:
         self.__dict__.update(state)
 
+    def descend(self) -> bool:
+        """Make all single swaps that help, if that can be done at once; returns whether none is left."""
+        return False
+
     def refresh(self) -> None:
         """Remove accumulated rounding, if there is any."""
 
@@ -65,10 +69,17 @@ def exchange_while_better(search: Any, splices: Iterable = (8, 4, 2), trials: in
     swaps are tried in the order of their scores.
     """
     sizes = [m for m in splices if 2 * m <= search.free.size]
-    while True:
+    scores = None
+    while sizes:
         scores = search.exchanges()
-        if not (_splice(search, scores, sizes) or _swap(search, scores, trials)):
-            return
+        if _splice(search, scores, sizes):
+            yield search.objective
+    before, settled = search.objective, search.descend()
+    if search.objective < before:
+        scores = None
+        yield search.objective
+    while not settled and _swap(search, scores or search.exchanges(), trials):
+        scores = None
         yield search.objective
 
 

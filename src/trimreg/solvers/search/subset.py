@@ -5,14 +5,15 @@ free set S, with zeros elsewhere. Take columns of norm one, the active set A (S 
 never penalized), ``M = Z_A' D Z_A`` and the dual basis ``V = Z_A M^-1``. Three arrays decide every exchange:
 
 ====================  =========================================================================
-``K = Z' D V``        ``K_ji``: the coefficient of column i of A in the regression of column j on A
+``K = V' D Z``        ``K_ij``: the coefficient of column i of A in the regression of column j on A
 ``c = Z' D r``        correlations with the residual
 ``s_j``               the squared norm of the part of column j that A does not explain
 ====================  =========================================================================
 
 All ``h (p - h)`` single swaps are scored from them at once, so "no swap lowers the objective" is checked and
-not sampled. After a swap the three are updated by rank-one corrections, for one pass over X. After a larger
-exchange, and before the last check, they are rebuilt from rows of the Gram matrix.
+not sampled. A descent by single swaps is compiled (:mod:`trimreg.solvers.search.kernels`). It updates the
+three by rank-one corrections, and takes one new row of the Gram matrix per swap. After a larger exchange, and
+before the last check, they are rebuilt from rows of the Gram matrix.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ import numpy as np
 from ..gram import FixedGram, GramCache, cholesky, cholesky_inverse, cholesky_solve, independent_columns
 from ..mm.kernels import best_swaps
 from ..mm.workingset import WorkingSetSolver
-from .exchange import Exchanges, Search
+from . import kernels
+from .exchange import Exchanges, Search, exchange_while_better
 
 _DEPENDENT = 1e-9  # a column of norm one with less than this left unexplained counts as dependent
 _TRUSTED = 1e6  # scores are trusted up to this largest entry of M^-1: their error is about 1e-16 times it
 _LIKELY = 6  # columns that may be needed next
+_SAFE = 1e-4  # an update divides by the part of the new column that is left; if less is, the arrays are rebuilt
+_MOVES = 100  # of a descent before it is compared with a refit
+_DRIFT = 1e-9  # relative difference between updated and refitted coefficients above which arrays are rebuilt
 
 
 def _unexplained(design, d, A, others):
@@ -54,11 +59,6 @@ def _unexplained_far(design, d, A, others):
     return np.sqrt(square)
 
 
-def _first(score):
-    """The few positions of largest score, in no order."""
-    return np.argpartition(-score, min(_LIKELY, score.size) - 1)[:_LIKELY]
-
-
 class SubsetSearch(Search):
     """A free set, the least-squares fit on it, and the moves that improve it.
 
@@ -67,8 +67,6 @@ class SubsetSearch(Search):
     the columns of ``universe``, by default all. Indices inside the search are positions in the universe,
     except for ``free`` here and in :meth:`solution`, which index the design.
     """
-
-    state = ("free", "A", "theta", "explained", "inverse")
 
     def __init__(self, inner: WorkingSetSolver, free: np.ndarray, universe: np.ndarray | None = None):
         self.inner = inner
@@ -91,7 +89,32 @@ class SubsetSearch(Search):
             self.always = self.always[independent_columns(self.gram.block_from_rows(self.always), _DEPENDENT)]
         place = np.full(problem.n_features, -1)
         place[self.universe] = np.arange(self.universe.size)
+        self._count, self._A, self._theta = 0, np.empty(0, dtype=np.intp), np.empty(0)
+        self._inverse, self._link = np.empty((0, 0)), np.empty((0, self.target.size))
         self.move_to(place[free])
+
+    # The active columns are those that are never penalized, and then the free ones. Arrays have room for more.
+
+    A = property(lambda self: self._A[: self._count])
+    free = property(lambda self: self._A[self.always.size : self._count])  # type: ignore[assignment]
+    theta = property(lambda self: self._theta[: self._count])
+    inverse = property(lambda self: self._inverse[: self._count, : self._count])
+    link = property(lambda self: self._link[: self._count])
+
+    def _hold(self, A):
+        """Take these active columns."""
+        self._make_room(max(A.size, self.always.size + self.size))
+        self._A[: A.size], self._count = A, A.size
+
+    def _make_room(self, room):
+        """Let the arrays hold so many active columns."""
+        if room <= self._A.size:
+            return
+        room, kept, p = max(room, 3 * self._A.size // 2), self._count, self.target.size
+        inverse, link = np.empty((room, room)), np.empty((room, p))
+        inverse[:kept, :kept], link[:kept] = self.inverse, self.link
+        self._A, self._theta = np.resize(self._A, room), np.resize(self._theta, room)
+        self._inverse, self._link = inverse, link
 
     def narrowed(self, count: int | None = None) -> SubsetSearch:
         """The search over the active columns and the 4h others (at least 100) of largest gain on entering."""
@@ -99,29 +122,65 @@ class SubsetSearch(Search):
         entry = self._entries()
         best = np.argpartition(-entry, count)[:count] if count < entry.size else np.arange(entry.size)
         best = best[entry[best] > 0]
-        return SubsetSearch(self.inner, self.free, np.union1d(best, self.A))
+        return SubsetSearch(self.inner, self.free.copy(), np.union1d(best, self.A))
 
     def grow(self, size: int) -> None:
-        """Fill a larger free set with the columns of largest gain."""
+        """Fill a larger free set with the columns of largest gain, one by one, and swap while that helps."""
         self.size = min(size, np.count_nonzero(self.eligible))
-        if self.size == self.free.size + 1:
-            entry = self._entries()
-            best = int(np.argmax(entry))
-            # A nearly dependent column would leave its rounding behind: then the arrays are rebuilt.
-            if entry[best] > self._negligible() and self.spare[best] > 1e-3:
-                self._enter(best, entry)
-        self._fill()
+        self._make_room(self.always.size + self.size)
+        for _ in exchange_while_better(self, splices=()):
+            pass
 
-    def swap_best(self) -> bool:
-        """Make the best single swap if it lowers the objective; scores are exact, so no other would."""
-        if self.free.size == 0:
+    def descend(self) -> bool:
+        """Fill vacant places and make single swaps, always the best one, until none lowers the objective.
+
+        Returns whether that was reached. Otherwise swaps have to be tried one by one, because the columns are
+        so close to dependent that updated scores are not to be trusted.
+        """
+        before, moved = (self.A.copy(), self.explained), False
+        while True:
+            end, self._count, moves, slot, column = kernels.descend(
+                *self.gram.table(), self._A, self.always.size, self._count, self.size, self._link,
+                self._inverse, self._theta, self.correlation, self.spare, self.eligible, self._negligible(),
+                _SAFE, _DEPENDENT, _MOVES,
+            )  # fmt: skip
+            moved |= moves > 0
+            if end == kernels.MISSING:
+                self._fetch(column)
+                continue
+            if moved and not self._confirmed(*before):
+                return False
+            if end == kernels.SETTLED:
+                return True
+            if end == kernels.DELICATE and not self._move_by_rebuilding(slot, column):
+                return False
+            before, moved = (self.A.copy(), self.explained), False
+
+    def _fetch(self, column):
+        """Rows of the Gram matrix: of this column, and of others that are likely to be needed soon."""
+        entry = self._entries()
+        self.gram.rows(np.array([column]), np.argpartition(-entry, min(_LIKELY, entry.size) - 1)[:_LIKELY])
+
+    def _confirmed(self, before, explained):
+        """Whether a refit explains more than ``explained``; otherwise the search returns to ``before``."""
+        fit = self._explained(self.A)
+        if fit is None or not fit[2] > explained + self._negligible():
+            self._hold(before)
+            self._rebuild()
             return False
-        gain, partner = self._scores()
-        best = int(np.argmax(gain))
-        if not gain[best] > self._negligible():
-            return False
-        self._likely = _first(gain)
-        return self.attempt(self.free[partner[best] : partner[best] + 1], np.array([best]))
+        drift = np.max(np.abs(fit[1] - self.theta)) > _DRIFT * np.max(np.abs(fit[1]))
+        self._theta[: self._count], self.explained = fit[1:]
+        if drift:
+            self._rebuild(fit)
+        return True
+
+    def _move_by_rebuilding(self, slot, column):
+        """Make the next move of a descent without updates; returns whether it was made."""
+        if slot < self._count:
+            return self.attempt(self.A[slot : slot + 1].copy(), np.array([column]))
+        count = self._count
+        self._fill()
+        return self._count > count
 
     def adopt(self, other: SubsetSearch) -> None:
         """Move to the free set of another search of the same problem."""
@@ -144,33 +203,30 @@ class SubsetSearch(Search):
     def move_to(self, free: np.ndarray) -> None:
         """Fit on this free set and rebuild K, c and s; fill vacant places with the best columns."""
         free = free[self.eligible[free]]
-        A = np.concatenate([free, self.always])
+        A = np.concatenate([self.always, free])
         fit = self._explained(A) if A.size else None
         if A.size and fit is None:
             # Features that are never penalized come first: pivoting must not drop them.
             order = np.concatenate([self.always, free])
             kept = order[independent_columns(self.gram.block_from_rows(order), _DEPENDENT)]
             free = kept[~np.isin(kept, self.always)]
-            while (fit := self._explained(A := np.concatenate([free, self.always]))) is None:
+            while (fit := self._explained(A := np.concatenate([self.always, free]))) is None:
                 free = free[:-1]  # pragma: no cover - pivoting has already dropped dependent columns
-        self.free, self.A = free, A
+        self._hold(A)
         self._rebuild(fit)
         self._fill()
 
     def _rebuild(self, fit=None):
-        p = self.target.size
         outside = self.eligible.astype(float)
-        if self.A.size == 0:
-            self.theta, self.explained, self.inverse = np.empty(0), 0.0, np.empty((0, 0))
-            self.link, self.correlation, self.spare = np.empty((p, 0)), self.target.copy(), outside
+        if self._count == 0:
+            self.explained, self.correlation, self.spare = 0.0, self.target.copy(), outside
             return
-        factor, self.theta, self.explained = fit or self._explained(self.A)
-        self.inverse = cholesky_inverse(factor)
-        self.link = None  # frees its memory for the new one
+        factor, self.theta[:], self.explained = fit or self._explained(self.A)
+        self.inverse[:] = cholesky_inverse(factor)
         gram = self.gram.rows(self.A)
-        self.link = np.ascontiguousarray(gram.T @ self.inverse)
+        np.matmul(self.inverse, gram, out=self.link)
         self.correlation = self.target - self.theta @ gram
-        self.spare = outside - np.einsum("ij,ji->j", gram, self.link)
+        self.spare = outside - np.einsum("ij,ij->j", gram, self.link)
         self._close()
 
     def _close(self):
@@ -194,8 +250,7 @@ class SubsetSearch(Search):
                 best = best[: best.size // 2]
             if best.size == 0:
                 return
-            self.free = np.concatenate([self.free, best])
-            self.A = np.concatenate([self.free, self.always])
+            self._hold(np.concatenate([self.A, best]))
             self._rebuild()
 
     def _negligible(self):
@@ -205,111 +260,36 @@ class SubsetSearch(Search):
 
     def exchanges(self) -> Exchanges:
         """The gain of every candidate on entering, alone and in its best single swap."""
-        h = self.free.size
-        gain, partner = self._scores()
-        loss_on_leaving = self.theta[:h] ** 2 / (2.0 * np.diagonal(self.inverse)[:h])
-        every = np.arange(self.target.size)
-        self._likely = _first(gain)
-        return Exchanges(self.free, loss_on_leaving, every, self._entries(), gain, partner)
-
-    def _scores(self):
-        """The gain of every column in its best single swap, and the position of its partner."""
-        h = self.free.size
-        gain = np.empty(self.target.size)
-        partner = np.empty(self.target.size, dtype=np.int64)
-        if h == 0:
-            gain.fill(-np.inf)
-            return gain, partner
-        diagonal = np.ascontiguousarray(np.diagonal(self.inverse)[:h])
-        no_penalty_is_enough = np.full(h, np.inf)
-        best_swaps(
-            self.link, self.correlation, self.spare, self.theta[:h], diagonal, no_penalty_is_enough, gain,
-            partner,
-        )  # fmt: skip
-        return gain, partner
+        first, p = self.always.size, self.target.size
+        theta, variance = self.theta[first:], np.diagonal(self.inverse)[first:].copy()
+        gain, partner = np.full(p, -np.inf), np.zeros(p, dtype=np.int64)
+        if theta.size:
+            never = np.full(theta.size, np.inf)  # no finite penalty
+            link = np.ascontiguousarray(self.link[first:].T)
+            best_swaps(link, self.correlation, self.spare, theta, variance, never, gain, partner)
+        cost = theta**2 / (2.0 * variance)
+        return Exchanges(self.free.copy(), cost, np.arange(p), self._entries(), gain, partner)
 
     def attempt(self, leave: np.ndarray, enter: np.ndarray) -> bool:
         """Exchange these columns if the refitted objective falls; returns whether it did."""
-        if leave.size == 1 and enter.size == 1:
-            self.gram.rows(enter, self._likely)  # a swap that is tried is made, except for rounding
-        staying = (self.free[:, None] != leave).all(axis=1)  # np.isin is slow for so few
-        free = np.concatenate([self.free[staying], enter])
-        fit = self._explained(np.concatenate([free, self.always]))
+        staying = (self.A[:, None] != leave).all(axis=1)  # np.isin is slow for so few
+        A = np.concatenate([self.A[staying], enter])
+        fit = self._explained(A)
         if fit is None or not fit[2] > self.explained + self._negligible():
             return False
-        if leave.size == 1 and enter.size == 1:
-            self._swap(int(np.flatnonzero(self.free == leave[0])[0]), int(enter[0]), fit)
-        else:
-            self.free, self.A = free, np.concatenate([free, self.always])
-            self._rebuild(fit)
+        self._hold(A)
+        self._rebuild(fit)
         return True
 
-    def _swap(self, slot, enter, fit):
-        """Swap one column for another by rank-one updates: one new row of the Gram matrix, O(p h) work.
-
-        With ``v_k`` the dual basis (``K_jk = z_j' D v_k``), the column in ``slot`` leaves by ``v_k -=
-        leaving_k v_slot``, and the new one enters by ``v_k -= entering_k v_new``, ``v_new = z / size``
-        for the part z of the new column that the others do not explain.
-        """
-        link, inverse, theta = self.link, self.inverse, self.theta
-        gone = self.free[slot]
-        old = link[:, slot].copy()
-        pivot = inverse[slot, slot]  # the squared norm of v_slot
-        leaving = inverse[:, slot] / pivot
-        c_old = theta[slot] / pivot
-        entering = link[enter] - old[enter] * leaving
-        entering[slot] = 0.0
-        size = self.spare[enter] + old[enter] ** 2 / pivot  # the squared norm of z
-        c_new = self.correlation[enter] + old[enter] * c_old
-        column = self.gram.rows(np.array([enter]), self._likely)[0]
-        new = (column - entering @ self.gram.rows(self.A)) / size
-
-        self.inverse = inverse - np.outer(leaving, inverse[slot]) + np.outer(entering, entering) / size
-        self.inverse[slot] = self.inverse[:, slot] = -entering / size
-        self.inverse[slot, slot] = 1.0 / size
-        self.theta = theta - theta[slot] * leaving - entering * (c_new / size)
-        self.theta[slot] = c_new / size
-        link -= np.stack([old, new], axis=1) @ np.stack([leaving, entering])
-        link[:, slot] = new
-        self.correlation += old * c_old - new * c_new
-        self.spare += old**2 / pivot - new**2 * size
-        self.free = self.free.copy()
-        self.free[slot] = enter
-        self.A = np.concatenate([self.free, self.always])
-        self.spare[gone] = 1.0 - link[gone] @ self.gram.rows(self.A)[:, gone]
-        self._close()
-        self.explained = fit[2]
-
-    def _enter(self, enter, entry):
-        """Add one column, by the second half of the update of a swap; ``entry`` ranks the next ones."""
-        at, count = self.free.size, self.A.size
-        entering, size, c_new = self.link[enter].copy(), self.spare[enter], self.correlation[enter]
-        column = self.gram.rows(np.array([enter]), _first(entry))[0]
-        new = (column - entering @ self.gram.rows(self.A)) / size if count else column / size
-        column = np.append(-entering, 1.0) / size
-        grown = np.zeros((count + 1, count + 1))
-        grown[:count, :count] = self.inverse
-        grown += np.outer(column, column * size)
-        theta = np.append(self.theta, 0.0) + column * c_new
-        link = np.empty((new.size, count + 1))
-        np.subtract(self.link, np.multiply.outer(new, entering), out=link[:, :count])
-        link[:, count] = new
-        if self.always.size:  # they come after the free ones
-            order = np.r_[:at, count, at:count]
-            grown, theta, link = grown[order[:, None], order], theta[order], link[:, order].copy()
-        self.inverse, self.theta, self.link = grown, theta, link
-        self.correlation = self.correlation - new * c_new
-        self.spare = self.spare - new**2 * size
-        self.explained += c_new**2 / size
-        self.free = np.append(self.free, enter)
-        self.A = np.concatenate([self.free, self.always])
-        self._close()
-
     def save(self) -> dict:
-        # Swaps update K, c and s in place; everything else is replaced, never written into.
-        return super().save() | {
-            name: getattr(self, name).copy() for name in ("link", "correlation", "spare")
-        }
+        names = ("A", "theta", "inverse", "link", "correlation", "spare")
+        return {"explained": self.explained} | {name: getattr(self, name).copy() for name in names}
+
+    def restore(self, state: dict) -> None:
+        self._hold(state["A"])
+        self.theta[:], self.inverse[:], self.link[:] = state["theta"], state["inverse"], state["link"]
+        self.correlation, self.spare = state["correlation"].copy(), state["spare"].copy()
+        self.explained = state["explained"]
 
     def refresh(self) -> None:
         """Rebuild K, c and s, free of accumulated rounding."""

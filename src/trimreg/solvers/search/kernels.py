@@ -1,0 +1,139 @@
+"""The compiled descent of a search over subsets; the arrays are those of :mod:`trimreg.solvers.search.subset`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ..mm.kernels import add_rows
+
+SETTLED, MISSING, DELICATE, LIMIT = range(4)  # why a descent ends
+
+
+@njit(cache=True, fastmath={"contract", "reassoc"})
+def best_swap(link, correlation, spare, theta, inverse, first, count, least):
+    r"""The single swap of largest gain above ``least``: ``(gain, slot, column)``, or a column of -1.
+
+    If column j replaces the one in slot i, the objective falls by
+
+    .. math:: \frac{c_j^2}{2 s_j} - \frac{(\theta_i - K_{ij} c_j / s_j)^2}{2 (V_{ii} + K_{ij}^2 / s_j)}.
+
+    The test that a gain exceeds the best one so far needs no division, and few gains pass it.
+    """
+    p = correlation.size
+    scaled, weight, excess = np.zeros(p), np.zeros(p), np.full(p, -1.0)
+    for j in range(p):
+        if spare[j] > 0.0:
+            weight[j] = 1.0 / spare[j]
+            scaled[j] = correlation[j] * weight[j]
+            excess[j] = correlation[j] * scaled[j] - 2.0 * least
+    gain, slot, column = least, -1, -1
+    for i in range(first, count):
+        row, value, variance = link[i], theta[i], inverse[i, i]
+        passed = 0
+        for j in range(p):
+            moved = value - row[j] * scaled[j]
+            passed += excess[j] * (variance + row[j] * row[j] * weight[j]) > moved * moved
+        for j in range(p if passed else 0):
+            moved = value - row[j] * scaled[j]
+            more = excess[j] - moved * moved / (variance + row[j] * row[j] * weight[j])
+            if more > 0.0:
+                gain, slot, column = gain + 0.5 * more, i, j
+                for k in range(p):
+                    excess[k] -= more
+    return gain, slot, column
+
+
+@njit(cache=True, fastmath={"contract", "reassoc"})
+def best_entry(correlation, spare, least):
+    """The column of largest gain ``c_j^2 / (2 s_j)`` above ``least``, or -1."""
+    column = -1
+    for j in range(correlation.size):
+        if spare[j] > 0.0 and correlation[j] * correlation[j] > 2.0 * least * spare[j]:
+            least, column = correlation[j] * correlation[j] / (2.0 * spare[j]), j
+    return column
+
+
+@njit(cache=True, fastmath={"contract", "reassoc"})
+def descend(
+    gram, place, active, first, count, size, link, inverse, theta, correlation, spare, eligible, least, safe,
+    dependent, limit,
+):  # fmt: skip
+    r"""Fill vacant places by the best column, then make the best single swap, until none gains ``least``.
+
+    The active columns are ``active[:count]``; those before ``first`` never leave. At most ``size`` others are
+    wanted. ``gram[place[j]]`` is row j of the Gram matrix if ``place[j] >= 0``. All arrays of the state are
+    updated in place by corrections of rank one. With the dual basis :math:`v` (:math:`K_{kj} = v_k' D z_j`)
+    the column in ``slot`` leaves by ``v_k -= leaving_k v_slot``. The new one enters by ``v_k -= entering_k
+    v_new`` with ``v_new = z / left`` for the part z that the others do not explain, of squared norm ``left``.
+
+    Returns why the descent ended, the number of active columns, of moves made, and the slot and column of
+    the next move: SETTLED if there is none, MISSING if its row of the Gram matrix is, DELICATE if ``left`` is
+    below ``safe``, LIMIT after ``limit`` moves.
+    """
+    p = correlation.size
+    old, new = np.zeros(p), np.empty(p)
+    leaving, entering = np.zeros(theta.size), np.zeros(theta.size)
+    for move in range(limit):
+        slot, column = count, -1
+        if count - first < size:
+            column = best_entry(correlation, spare, least)
+        if column < 0:
+            _, slot, column = best_swap(link, correlation, spare, theta, inverse, first, count, least)
+        if column < 0:
+            return SETTLED, count, move, slot, column
+        if place[column] < 0:
+            return MISSING, count, move, slot, column
+        swapped = slot < count
+        pivot, lost, gone = 1.0, 0.0, -1
+        left, c_new = spare[column], correlation[column]
+        for i in range(count):
+            entering[i] = link[i, column]
+        if swapped:
+            pivot, gone = inverse[slot, slot], active[slot]
+            lost = theta[slot] / pivot
+            left += link[slot, column] ** 2 / pivot
+            c_new += link[slot, column] * lost
+            for i in range(count):
+                leaving[i] = inverse[i, slot] / pivot
+                entering[i] -= link[slot, column] * leaving[i]
+            entering[slot] = 0.0
+        if left < safe:
+            return DELICATE, count, move, slot, column
+        if swapped:
+            old[:] = link[slot]
+        new[:] = gram[place[column]]
+        add_rows(gram, place[active[:count]], -entering[:count], new)
+        for j in range(p):
+            new[j] /= left
+        for i in range(count):
+            row, a, b = link[i], leaving[i], entering[i]
+            for j in range(p):
+                row[j] -= a * old[j] + b * new[j]
+            theta[i] -= lost * pivot * a + b * c_new / left
+            for k in range(count):
+                inverse[i, k] += b * entering[k] / left - a * leaving[k] * pivot
+        link[slot] = new
+        for i in range(count):
+            inverse[i, slot] = inverse[slot, i] = -entering[i] / left
+        inverse[slot, slot] = 1.0 / left
+        theta[slot] = c_new / left
+        active[slot] = column
+        count = max(count, slot + 1)
+        for j in range(p):
+            correlation[j] += old[j] * lost - new[j] * c_new
+            spare[j] += old[j] * old[j] / pivot - new[j] * new[j] * left
+            if spare[j] < dependent or not eligible[j]:
+                spare[j] = 0.0
+        if swapped:
+            explained = 0.0
+            for i in range(count):
+                explained += link[i, gone] * gram[place[active[i]], gone]
+            spare[gone] = max(1.0 - explained, 0.0)
+            if spare[gone] < dependent:
+                spare[gone] = 0.0
+            old[:] = 0.0
+            leaving[:] = 0.0
+        for i in range(count):
+            spare[active[i]] = 0.0
+    return LIMIT, count, limit, -1, -1
