@@ -6,9 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trimreg import TrimmedL1, diagnostics, solve
+from trimreg import TrimmedL1, diagnostics, solve, trimmed_path
 from trimreg.solvers.mm.workingset import WorkingSetSolver
 from trimreg.solvers.search.exchange import exchange_while_better, kick
+from trimreg.solvers.search.kernels import best_swap
 from trimreg.solvers.search.subset import SubsetSearch
 
 P = 15
@@ -22,7 +23,7 @@ def search(make_problem):
 
     def make(factor=None, free=(1, 4, 6, 7), **how):
         problem, _ = make_problem(TrimmedL1(4, factor), 1e6, **how).normalized()
-        return SubsetSearch(WorkingSetSolver(problem, 1e-8), np.array(free)), problem
+        return SubsetSearch(WorkingSetSolver(problem, 1e-8), np.array(free, dtype=int)), problem
 
     return make
 
@@ -70,26 +71,59 @@ def test_scores_are_those_of_refits(search, factor, uniform):
 
 
 @pytest.mark.parametrize("factor", [None, FACTOR], ids=["plain", "factors"])
-def test_updates_are_those_of_rebuilding(search, factor):
-    here, problem = search(factor)
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        scores = here.exchanges()
-        better = scores.candidates[scores.gain > 1e-9]
-        if better.size == 0:
-            here.move_to(rng.permutation(np.setdiff1d(np.arange(P), [5, 9, 11]))[:4])
-            continue
-        j = rng.choice(better)
-        i = scores.free[scores.partner[j]]
-        before = here.objective
-        assert here.attempt(np.array([i]), np.array([j]))
-        assert here.objective == pytest.approx(before - scores.gain[j])
+@pytest.mark.parametrize("size", [0, 1, 4, 6])
+def test_a_descent_makes_the_best_moves_of_refits(search, factor, size):
+    always = set() if factor is None else {5, 9}
+    usable = set(range(P)) - always - (set() if factor is None else {11})
+    for seed in range(5):
+        here, problem = search(factor, seed=seed)
+        start = np.random.default_rng(seed).permutation(sorted(usable))[:2]
+        here.size = min(2, size)
+        here.move_to(start[:size])
+        here.grow(size)
+        chosen = set(start[:size])
+        while len(chosen) < size:
+            chosen.add(min(usable - chosen, key=lambda j: refit(problem, chosen | always | {j})))
+        moves = True
+        while moves:
+            value = refit(problem, chosen | always)
+            moves = [chosen - {i} | {j} for i in chosen for j in usable - chosen]
+            moves = [new for new in moves if refit(problem, new | always) < value - 1e-9]
+            chosen = min(moves, key=lambda new: refit(problem, new | always), default=chosen)
+        assert set(here.free) == chosen
+        assert here.objective == pytest.approx(refit(problem, chosen | always))
         updated = here.save()
         here.refresh()
-        for name in ("link", "correlation", "spare", "inverse", "theta", "explained"):
-            np.testing.assert_allclose(updated[name], getattr(here, name), atol=1e-10, err_msg=name)
-        always = [] if factor is None else [5, 9]
-        assert here.objective == pytest.approx(refit(problem, [*here.free, *always]))
+        for name, value in here.save().items():
+            np.testing.assert_allclose(updated[name], value, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("factor", [None, FACTOR], ids=["plain", "factors"])
+def test_the_best_swap_is_that_of_the_scores(search, factor):
+    rng = np.random.default_rng(0)
+    here, _ = search(factor)
+    for _ in range(20):
+        here.move_to(rng.permutation(np.setdiff1d(np.arange(P), [5, 9, 11]))[:4])
+        scores = here.exchanges()
+        arrays = here.link, here.correlation, here.spare, here.theta, here.inverse
+        gain, slot, column = best_swap(*arrays, here.always.size, here.A.size, 1e-12)
+        assert gain == pytest.approx(scores.gain.max())
+        assert here.A[slot] == here.free[scores.partner[column]]
+        assert column == scores.gain.argmax()
+        before = here.objective
+        assert here.attempt(here.A[[slot]], np.array([column]))
+        assert here.objective == pytest.approx(before - gain)
+
+
+def test_a_descent_through_nearly_dependent_columns_ends_where_no_swap_helps():
+    rng = np.random.default_rng(0)
+    for seed, distance in product(range(5), (1e-1, 1e-2, 1e-3)):
+        common = rng.standard_normal((50, 3))
+        X = common[:, rng.integers(3, size=20)] + distance * rng.standard_normal((50, 20))
+        y = X @ rng.standard_normal(20) + rng.standard_normal(50)
+        for result in np.ravel(trimmed_path(X, y, range(9), "exact", fit_intercept=False).results):
+            how = {"penalty": TrimmedL1(int(np.sum(result.weights == 0))), "alpha": result.alpha}
+            assert not diagnostics.best_swap(X, y, result.coef, standardize=True, **how), (seed, distance)
 
 
 def test_an_exchange_that_does_not_help_changes_nothing(search):
