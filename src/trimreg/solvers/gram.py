@@ -12,6 +12,7 @@ from ..designs.base import Design
 
 _FEW = 512  # up to this many rows and columns the whole matrix costs less than many small products
 _BATCH = 6  # full rows fetched at once: a thin product costs little more than a single one
+_CACHED = 1 << 20  # unless X has few elements: it stays in the processor's cache
 
 
 class GramCache:
@@ -87,15 +88,21 @@ class GramCache:
         """``Z_W' D Z``, of shape (len(W), p); if a row is missing, rows of ``likely`` are fetched with it."""
         if likely is not None and (self._row_place[W] < 0).any():
             others = likely[(likely[:, None] != W).all(axis=1)]
-            self._fetch(np.concatenate([W, others])[: max(_BATCH, len(W))])
-        self._fetch(W)
+            self.fetch(np.concatenate([W, others])[: max(_BATCH, len(W))])
+        self.fetch(W)
         return self._rows[self._row_place[W]]
 
     def table(self) -> tuple[np.ndarray, np.ndarray]:
         """The full rows that are here, and for every column the place of its row, or -1."""
         return self._rows, self._row_place
 
-    def _fetch(self, W):
+    @property
+    def worth_batching(self) -> bool:
+        """Whether rows that may be needed should be fetched along with one that is."""
+        return not self.design.near or self.design.shape[0] * self.design.shape[1] > _CACHED
+
+    def fetch(self, W: np.ndarray) -> None:
+        """Compute the full rows of these columns, as far as they are not here, by one product."""
         new = W[self._row_place[W] < 0]
         if new.size == 0:
             return

@@ -1,4 +1,4 @@
-"""The compiled descent of a search over subsets; the arrays are those of :mod:`trimreg.solvers.search.subset`."""
+"""The compiled descent of :class:`trimreg.solvers.search.subset.SubsetSearch`."""
 
 from __future__ import annotations
 
@@ -55,9 +55,32 @@ def best_entry(correlation, spare, least):
 
 
 @njit(cache=True, fastmath={"contract", "reassoc"})
+def refined(gram, place, target, active, inverse, theta):
+    """Remove the error of updates from theta, as far as its equations show it, in place.
+
+    Returns the explained energy, and the size of the error relative to theta.
+    """
+    count = active.size
+    rest = np.empty(count)
+    for i in range(count):
+        row, rest[i] = gram[place[active[i]]], target[active[i]]
+        for k in range(count):
+            rest[i] -= row[active[k]] * theta[k]
+    explained, error, largest = 0.0, 0.0, 0.0
+    for i in range(count):
+        change = 0.0
+        for k in range(count):
+            change += inverse[i, k] * rest[k]
+        theta[i] += change
+        explained += target[active[i]] * theta[i]
+        error, largest = max(error, abs(change)), max(largest, abs(theta[i]))
+    return explained, error / largest if largest > 0.0 else error
+
+
+@njit(cache=True, fastmath={"contract", "reassoc"})
 def descend(
-    gram, place, active, first, count, size, link, inverse, theta, correlation, spare, eligible, least, safe,
-    dependent, limit,
+    gram, place, target, eligible, active, first, count, size, link, inverse, theta, correlation, spare,
+    least, safe, dependent, limit,
 ):  # fmt: skip
     r"""Fill vacant places by the best column, then make the best single swap, until none gains ``least``.
 
@@ -67,23 +90,27 @@ def descend(
     the column in ``slot`` leaves by ``v_k -= leaving_k v_slot``. The new one enters by ``v_k -= entering_k
     v_new`` with ``v_new = z / left`` for the part z that the others do not explain, of squared norm ``left``.
 
-    Returns why the descent ended, the number of active columns, of moves made, and the slot and column of
-    the next move: SETTLED if there is none, MISSING if its row of the Gram matrix is, DELICATE if ``left`` is
-    below ``safe``, LIMIT after ``limit`` moves.
+    Returns why the descent ended, the number of active columns and of moves, the slot and column of the next
+    move, the explained energy, and the drift of theta (:func:`refined`). The end is SETTLED if there is no
+    next move, MISSING if its row of the Gram matrix is, DELICATE if ``left`` is below ``safe``, and LIMIT
+    after ``limit`` moves.
     """
     p = correlation.size
     old, new = np.zeros(p), np.empty(p)
     leaving, entering = np.zeros(theta.size), np.zeros(theta.size)
-    for move in range(limit):
+    end, moves, slot, column = LIMIT, 0, -1, -1
+    while moves < limit:
         slot, column = count, -1
         if count - first < size:
             column = best_entry(correlation, spare, least)
         if column < 0:
             _, slot, column = best_swap(link, correlation, spare, theta, inverse, first, count, least)
         if column < 0:
-            return SETTLED, count, move, slot, column
+            end = SETTLED
+            break
         if place[column] < 0:
-            return MISSING, count, move, slot, column
+            end = MISSING
+            break
         swapped = slot < count
         pivot, lost, gone = 1.0, 0.0, -1
         left, c_new = spare[column], correlation[column]
@@ -99,7 +126,8 @@ def descend(
                 entering[i] -= link[slot, column] * leaving[i]
             entering[slot] = 0.0
         if left < safe:
-            return DELICATE, count, move, slot, column
+            end = DELICATE
+            break
         if swapped:
             old[:] = link[slot]
         new[:] = gram[place[column]]
@@ -136,4 +164,6 @@ def descend(
             leaving[:] = 0.0
         for i in range(count):
             spare[active[i]] = 0.0
-    return LIMIT, count, limit, -1, -1
+        moves += 1
+    explained, drift = refined(gram, place, target, active[:count], inverse, theta)
+    return end, count, moves, slot, column, explained, drift

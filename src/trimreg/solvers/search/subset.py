@@ -29,9 +29,9 @@ from .exchange import Exchanges, Search, exchange_while_better
 _DEPENDENT = 1e-9  # a column of norm one with less than this left unexplained counts as dependent
 _TRUSTED = 1e6  # scores are trusted up to this largest entry of M^-1: their error is about 1e-16 times it
 _LIKELY = 6  # columns that may be needed next
-_SAFE = 1e-4  # an update divides by the part of the new column that is left; if less is, the arrays are rebuilt
-_MOVES = 100  # of a descent before it is compared with a refit
-_DRIFT = 1e-9  # relative difference between updated and refitted coefficients above which arrays are rebuilt
+_SAFE = 1e-4  # an update divides by what A leaves of the new column; if it is less, the arrays are rebuilt
+_MOVES = 100  # of a descent before it is checked that they helped
+_DRIFT = 1e-9  # relative error of updated coefficients above which the arrays are rebuilt
 
 
 def _unexplained(design, d, A, others):
@@ -68,6 +68,8 @@ class SubsetSearch(Search):
     except for ``free`` here and in :meth:`solution`, which index the design.
     """
 
+    explained: float  # the energy of y that the active columns explain
+
     def __init__(self, inner: WorkingSetSolver, free: np.ndarray, universe: np.ndarray | None = None):
         self.inner = inner
         problem = inner.problem
@@ -93,7 +95,7 @@ class SubsetSearch(Search):
         self._inverse, self._link = np.empty((0, 0)), np.empty((0, self.target.size))
         self.move_to(place[free])
 
-    # The active columns are those that are never penalized, and then the free ones. Arrays have room for more.
+    # Active are the columns that are never penalized, and then the free ones. The arrays have room for more.
 
     A = property(lambda self: self._A[: self._count])
     free = property(lambda self: self._A[self.always.size : self._count])  # type: ignore[assignment]
@@ -110,7 +112,7 @@ class SubsetSearch(Search):
         """Let the arrays hold so many active columns."""
         if room <= self._A.size:
             return
-        room, kept, p = max(room, 3 * self._A.size // 2), self._count, self.target.size
+        room, kept, p = max(room, 2 * self._A.size), self._count, self.target.size
         inverse, link = np.empty((room, room)), np.empty((room, p))
         inverse[:kept, :kept], link[:kept] = self.inverse, self.link
         self._A, self._theta = np.resize(self._A, room), np.resize(self._theta, room)
@@ -137,42 +139,44 @@ class SubsetSearch(Search):
         Returns whether that was reached. Otherwise swaps have to be tried one by one, because the columns are
         so close to dependent that updated scores are not to be trusted.
         """
-        before, moved = (self.A.copy(), self.explained), False
+        before, explained, moved = self.A.copy(), self.explained, False
         while True:
-            end, self._count, moves, slot, column = kernels.descend(
-                *self.gram.table(), self._A, self.always.size, self._count, self.size, self._link,
-                self._inverse, self._theta, self.correlation, self.spare, self.eligible, self._negligible(),
-                _SAFE, _DEPENDENT, _MOVES,
+            end, self._count, moves, slot, column, self.explained, drift = kernels.descend(
+                *self.gram.table(), self.target, self.eligible, self._A, self.always.size, self._count,
+                self.size, self._link, self._inverse, self._theta, self.correlation, self.spare,
+                self._negligible(), _SAFE, _DEPENDENT, _MOVES,
             )  # fmt: skip
             moved |= moves > 0
             if end == kernels.MISSING:
                 self._fetch(column)
                 continue
-            if moved and not self._confirmed(*before):
+            higher = self.explained > explained + self._negligible()
+            if not (drift < _DRIFT and (higher or not moved)) and not self._refitted(before, explained):
                 return False
             if end == kernels.SETTLED:
                 return True
             if end == kernels.DELICATE and not self._move_by_rebuilding(slot, column):
                 return False
-            before, moved = (self.A.copy(), self.explained), False
+            before, explained, moved = self.A.copy(), self.explained, False
+
+    def _refitted(self, before, explained):
+        """Rebuild all arrays; return to the columns ``before`` unless the fit explains more than theirs."""
+        fit = self._explained(self.A)
+        better = fit is not None and fit[2] > explained + self._negligible()
+        if not better:
+            self._hold(before)
+        self._rebuild(fit if better else None)
+        return better
 
     def _fetch(self, column):
-        """Rows of the Gram matrix: of this column, and of others that are likely to be needed soon."""
-        entry = self._entries()
-        self.gram.rows(np.array([column]), np.argpartition(-entry, min(_LIKELY, entry.size) - 1)[:_LIKELY])
-
-    def _confirmed(self, before, explained):
-        """Whether a refit explains more than ``explained``; otherwise the search returns to ``before``."""
-        fit = self._explained(self.A)
-        if fit is None or not fit[2] > explained + self._negligible():
-            self._hold(before)
-            self._rebuild()
-            return False
-        drift = np.max(np.abs(fit[1] - self.theta)) > _DRIFT * np.max(np.abs(fit[1]))
-        self._theta[: self._count], self.explained = fit[1:]
-        if drift:
-            self._rebuild(fit)
-        return True
+        """A row of the Gram matrix; if X is large or far, also those that are likely to be needed soon."""
+        wanted = np.array([column])
+        if self.gram.worth_batching:
+            entry = self._entries()
+            likely = np.argpartition(-entry, min(_LIKELY, entry.size) - 1)[:_LIKELY]
+            self.gram.rows(wanted, likely)
+        else:
+            self.gram.fetch(wanted)
 
     def _move_by_rebuilding(self, slot, column):
         """Make the next move of a descent without updates; returns whether it was made."""
