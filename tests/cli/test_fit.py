@@ -102,6 +102,24 @@ def test_every_loss(call, table, tmp_path, target, arguments, score):
     assert model_in(page) == (tmp_path / "m.json").read_text()
 
 
+def test_a_ridge_term(call, table, tmp_path):
+    path = table("y")
+    found = {}
+    for l2 in ("0", "0.5", "auto"):
+        file = tmp_path / f"{l2}.json"
+        answer = call("fit", path, "--target", "y", "--h", 2, "--l2", l2, "--json", file)
+        assert answer.exit_code == 0, answer.output
+        found[l2] = json.loads(file.read_text())
+    assert [found[l2]["l2"] for l2 in ("0", "0.5")] == [0.0, 0.5]
+    sizes = {l2: sum(map(abs, content["coefficients"].values())) for l2, content in found.items()}
+    assert sizes["0.5"] < sizes["0"]
+    assert found["auto"]["l2"] in found["auto"]["metrics"]["cross_validation"]["l2"]
+    assert (
+        f"values of l2 by cross-validation: h = 2, alpha = exact, l2 = {found['auto']['l2']:.4g}"
+        in answer.output
+    )
+
+
 def test_survival_times(call, table, tmp_path):
     path = table("months", "died")
     answer = call(
@@ -250,8 +268,10 @@ def test_warnings_of_the_library_are_lines(call, table, monkeypatch):
         (["--target", "y", "--drop", "y"], "--drop names 'y'"),
         (["--target", "y", "--categorical", "z"], "--categorical names no column: 'z'"),
         (["--target", "y", "--impute", "zero"], "--impute must be mean, median or drop"),
-        (["--target", "y", "--rule", "max"], "--rule must be min or 1se"),
-        (["--target", "y", "--rule", "1se", "--h", 2], "use them with --h auto"),
+        (["--target", "y", "--rule", "max"], "--rule must be min, 1se or paired"),
+        (["--target", "y", "--rule", "1se", "--h", 2], "use them with auto"),
+        (["--target", "y", "--l2", -1], "--l2 must be auto or a number >= 0; got '-1'"),
+        (["--target", "y", "--l2", "much"], "--l2 must be"),
         (["--target", "y", "--rule", "1se", "--criterion", "bic"], "--rule 1se needs folds"),
         (["--target", "y", "--criterion", "r2"], "--criterion must be"),
         (["--target", "y", "--folds", 1], "--folds must be 2 or more"),

@@ -201,7 +201,14 @@ def as_tensor(X, folder):
     return pytest.importorskip("torch").tensor(X)
 
 
-@pytest.mark.parametrize("place", [lambda X, _: sp.csr_array(X), on_disk, in_chunks, as_tensor])
+def on_gpu(X, folder):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    return torch.tensor(X, device="cuda")
+
+
+@pytest.mark.parametrize("place", [lambda X, _: sp.csr_array(X), on_disk, in_chunks, as_tensor, on_gpu])
 @pytest.mark.parametrize("kind", ["quadratic", "logistic", "multitask"])
 def test_every_design_gives_the_same(place, kind, tmp_path):
     X, y = data()

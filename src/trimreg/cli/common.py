@@ -161,6 +161,19 @@ def parse_alpha(text: str) -> float | str:
     return value
 
 
+def parse_l2(text: str | None) -> float | str | None:
+    """None, ``"auto"`` or a number >= 0."""
+    if text is None or text == "auto":
+        return text
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise BadInput(f"--l2 must be auto or a number >= 0; got {text!r}")
+    return value
+
+
 def check_count(h: Any, most: int, what: str, option: str = "--h") -> None:
     """:class:`BadInput` if h is a count above ``most``, the number of things that there are."""
     if isinstance(h, int) and not 0 <= h <= most:

@@ -18,6 +18,7 @@ from .common import (
     note,
     parse_alpha,
     parse_h,
+    parse_l2,
     refused_as_bad_input,
     say,
     write_json,
@@ -42,6 +43,12 @@ def fit(
             metavar="ALPHA",
         ),
     ] = "exact",
+    l2: Annotated[
+        str | None,
+        typer.Option(
+            "--l2", help="A ridge term for the kept variables: a number, or auto (chosen).", metavar="L2"
+        ),
+    ] = None,
     loss: options.Loss = "auto",
     event: options.Event = None,
     criterion: Annotated[
@@ -49,7 +56,10 @@ def fit(
     ] = "cv",
     rule: Annotated[
         str,
-        typer.Option(help="min: the best score; 1se: the smallest model within one standard error of it."),
+        typer.Option(
+            help="min: the best score; 1se: the smallest model within one standard error of it; "
+            "paired: the lasso or best subsets unless another cell is clearly better."
+        ),
     ] = "min",
     folds: Annotated[int, typer.Option(help="Folds of cross-validation.")] = 5,
     test_size: Annotated[float, typer.Option(help="Fraction of the rows to hold out for testing.")] = 0.0,
@@ -83,6 +93,7 @@ def fit(
     Examples:
       trimreg fit houses.csv --target price
       trimreg fit houses.csv --target price --h 10 --test-size 0.25
+      trimreg fit houses.csv --target price --h 10 --l2 auto
       trimreg fit patients.csv --target ill --loss logistic --rule 1se --json model.json
       trimreg fit visits.parquet --target count --loss poisson --drop id --impute median
       trimreg fit trial.csv --target months --loss cox --event died --h 5
@@ -96,31 +107,32 @@ def fit(
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
     with exit_codes(interrupted=lambda: "interrupted; nothing was written"):
-        h, alpha = parse_h(h), parse_alpha(alpha)
-        _check(h, alpha, criterion, rule, folds, test_size, effort, seed, jobs)
+        h, alpha, l2 = parse_h(h), parse_alpha(alpha), parse_l2(l2)
+        _check(h, alpha, l2, criterion, rule, folds, test_size, effort, seed, jobs)
         check_outputs(json=json, report=report)
         if report is not None:
             options.check_report()
         _run(
-            data, target, h, alpha, loss=loss, event=event, drop=drop or (), categorical=categorical or (),
-            impute=impute, test_size=test_size, json=json, report=report, group_categories=group_categories,
+            data, target, h, alpha, l2, loss=loss, event=event, drop=drop or (),
+            categorical=categorical or (), impute=impute, test_size=test_size, json=json, report=report,
+            group_categories=group_categories,
             search={"criterion": None if criterion == "cv" else criterion, "rule": rule, "folds": folds},
             settings={"standardize": standardize, "positive": positive, "effort": effort},
             seed=seed, jobs=jobs,
         )  # fmt: skip
 
 
-def _check(h, alpha, criterion, rule, folds, test_size, effort, seed, jobs):
+def _check(h, alpha, l2, criterion, rule, folds, test_size, effort, seed, jobs):
     from ..selection.criteria import CRITERIA
     from ..selection.grid import RULES
 
     check_choice("--criterion", criterion, ("cv", *CRITERIA))
     check_choice("--rule", rule, RULES)
     check_choice("--effort", effort, EFFORTS)
-    if "auto" not in (h, alpha) and (criterion != "cv" or rule != "min"):
-        raise BadInput("--criterion and --rule choose h or alpha; use them with --h auto or --alpha auto")
+    if "auto" not in (h, alpha, l2) and (criterion != "cv" or rule != "min"):
+        raise BadInput("--criterion and --rule choose h, alpha or l2; use them with auto for one of these")
     if criterion != "cv" and rule != "min":
-        raise BadInput("--rule 1se needs folds; use it with --criterion cv")
+        raise BadInput(f"--rule {rule} needs folds; use it with --criterion cv")
     if folds < 2:
         raise BadInput(f"--folds must be 2 or more; got {folds}")
     if not 0 <= test_size < 1:
@@ -129,7 +141,7 @@ def _check(h, alpha, criterion, rule, folds, test_size, effort, seed, jobs):
 
 
 def _run(
-    path, target, h, alpha, *, loss, event, drop, categorical, impute, test_size, json, report,
+    path, target, h, alpha, l2, *, loss, event, drop, categorical, impute, test_size, json, report,
     group_categories, search, settings, seed, jobs,
 ):  # fmt: skip
     from ..estimators.io import SavedModel, content_of
@@ -141,10 +153,10 @@ def _run(
     recipe, X, notes = options.learned(train, impute, categorical)
     n, parts = len(X), len(recipe.columns) if group_categories else X.shape[1]
     check_count(h, parts, "columns" if group_categories else "features")
-    if "auto" in (h, alpha) and search["criterion"] is None and search["folds"] > n:
+    if "auto" in (h, alpha, l2) and search["criterion"] is None and search["folds"] > n:
         raise BadInput(f"--folds must be at most {n}, the number of rows; got {search['folds']}")
     model = models.build(
-        data.loss, h, alpha, seed=seed, jobs=jobs, groups=recipe.groups if group_categories else None,
+        data.loss, h, alpha, l2, seed=seed, jobs=jobs, groups=recipe.groups if group_categories else None,
         **search, **settings,
     )  # fmt: skip
     options.tell(notes)
@@ -199,6 +211,7 @@ def _metrics(saved, model, train, test):
             "folds": len(chosen),
             "h": model.hs_.tolist(),
             "alpha": list(model.alphas_),
+            "l2": list(model.l2s_),
             "scores": path.mean(axis=2).tolist(),
         }
     if test is not None:
@@ -209,14 +222,18 @@ def _metrics(saved, model, train, test):
 
 
 def _print_choice(model):
-    """Print the h and alpha that were chosen and how, and whether the classes are separable."""
+    """Print the h, alpha and l2 that were chosen and how, and whether the classes are separable."""
     if hasattr(model, "hs_"):
         hs, alphas = model.hs_.tolist(), list(model.alphas_)
         grid = f"h = {hs[0]}" + (f" to {hs[-1]}" if len(hs) > 1 else "")
         grid += f" and {len(alphas)} values of alpha" if len(alphas) > 1 else ""
-        how = model.criterion or ("cross-validation" + (", rule 1se" if model.rule == "1se" else ""))
+        grid += f" and {len(model.l2s_)} values of l2" if len(model.l2s_) > 1 else ""
+        how = model.criterion or (
+            "cross-validation" + (f", rule {model.rule}" if model.rule != "min" else "")
+        )
         alpha = model.chosen_alpha_ if isinstance(model.chosen_alpha_, str) else f"{model.chosen_alpha_:.4g}"
-        say(f"chosen from {grid} by {how}: h = {model.h_}, alpha = {alpha}")
+        l2 = f", l2 = {model.l2_:.4g}" if len(model.l2s_) > 1 else ""
+        say(f"chosen from {grid} by {how}: h = {model.h_}, alpha = {alpha}{l2}")
     if "separable" in model.result_.message:
         note("these variables separate the classes, so their best coefficients are infinite")
 

@@ -21,6 +21,7 @@ def build(
     loss: str,
     h: Any,
     alpha: Any,
+    l2: Any = None,
     *,
     folds: int = 5,
     rule: str = "min",
@@ -29,15 +30,17 @@ def build(
     jobs: int | None = None,
     **options: Any,
 ) -> Any:
-    """The estimator for a loss; if h or alpha is ``"auto"``, the one that chooses it.
+    """The estimator for a loss; if h, alpha or l2 is ``"auto"``, the one that chooses it.
+
+    With ``l2=None`` the estimator's default is taken.
 
     Folds are shuffled, because the rows of a file are often sorted.
     """
     from .. import estimators, selection
     from ..penalties import TrimmedL1
 
-    if "auto" not in (h, alpha):
-        options |= {"alpha": alpha, "random_state": seed}
+    if "auto" not in (h, alpha, l2):
+        options |= {"alpha": alpha, "l2": l2 or 0.0, "random_state": seed}
         if loss in _PLAIN:
             return getattr(estimators, _PLAIN[loss])(h=h, **options)
         penalty = TrimmedL1(h, groups=options.pop("groups", None))
@@ -48,6 +51,8 @@ def build(
     kind = getattr(selection, _CHOOSING.get(loss, "MEstimatorCV"))
     if loss not in _CHOOSING:
         options["loss"] = loss
+    if l2 is not None:
+        options["l2s"] = l2 if isinstance(l2, str) else [l2]
     return kind(
         hs="auto" if h == "auto" else [h],
         alphas=alpha if isinstance(alpha, str) else [alpha],
