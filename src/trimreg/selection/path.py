@@ -14,6 +14,7 @@ from ..estimators import validation as check
 from ..estimators.task import Settings, Task, check_data, set_up
 from ..penalties import TrimmedL1
 from ..solvers import EFFORTS, SolverResult
+from ..solvers.gram import GramCache, RescaledGram
 from ..solvers.mm.workingset import WorkingSetSolver
 from ..solvers.surface import surface
 from .grid import alpha_grid, check_alphas, check_hs, check_l2s, l2_grid
@@ -208,6 +209,8 @@ def cells(task: Task, hs, alphas, l2s, *, gram=None, **options):
     values = [threshold if alpha == "exact" else alpha for alpha in alphas]
     tol, rng = task.options["tol"], task.options["rng"]
     problem = problem.compressed() if problem.worth_compressing else problem
+    if gram is None and problem.loss.constant_curvature and len(l2s) > 1:
+        gram = _shared_gram(with_ridge(problem, 0.0))
     grids = []
     for l2 in l2s:
         problem = with_ridge(problem, l2)
@@ -215,6 +218,13 @@ def cells(task: Task, hs, alphas, l2s, *, gram=None, **options):
         # Every l2 has the same random numbers, so that it does not depend on the others.
         grids.append(surface(problem, hs, values, tol=tol, rng=deepcopy(rng), gram=known, **options))
     return values, grids, problem
+
+
+def _shared_gram(problem):
+    """The function ``gram(ridge, norms)`` of :func:`cells`; each column is computed once for all ridges."""
+    normal, plain_norms = problem.normalized()
+    base = GramCache(normal.design, normal.d, normal.ridge)
+    return lambda ridge, norms: RescaledGram(base, plain_norms / norms, ridge / norms**2)
 
 
 def solve_path(task: Task, hs, alphas, *, verify: bool = True, **options) -> TrimmedPath:

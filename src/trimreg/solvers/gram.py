@@ -111,15 +111,38 @@ class GramCache:
             grown = np.empty((end + old // 2, self.design.shape[1]))
             grown[:old] = self._rows[:old]
             self._rows = grown
-        self._rows[old:end] = self.design.gram(None, self.d, new).T
+        self._rows[old:end] = self._full_rows(new)
         self._rows[np.arange(old, end), new] += self.ridge[new]
         self._row_place[new] = np.arange(old, end)
         self._n_rows = end
+
+    def _full_rows(self, new):
+        return self.design.gram(None, self.d, new).T
 
     def block_from_rows(self, W: np.ndarray) -> np.ndarray:
         """``Z_W' D Z_W`` from full rows if they are all here, which takes no product; else a block."""
         place = self._row_place[W]
         return self.block(W) if place.min(initial=0) < 0 else self._rows[place[:, None], W]
+
+
+class RescaledGram(GramCache):
+    """The Gram matrix of the columns of another one times ``scale``, plus a ridge.
+
+    Its entries come from the other one, ``base``, which has no ridge and may serve many of them.
+    """
+
+    def __init__(self, base: GramCache, scale: np.ndarray, ridge: np.ndarray):
+        super().__init__(base.design, base.d, ridge)
+        self.base, self.scale = base, scale
+
+    def _products(self, new):
+        fresh = self.base.block(new) * self.scale[new] * self.scale[new, None]
+        if not self.members.size:
+            return None, fresh
+        return self.base.block(self.members, new) * self.scale[new] * self.scale[self.members, None], fresh
+
+    def _full_rows(self, new):
+        return self.base.rows(new) * self.scale * self.scale[new, None]
 
 
 class FixedGram(GramCache):
