@@ -1,4 +1,4 @@
-"""The experiments of the paper and of its supplement, and some that go beyond them.
+"""The experiments of the paper and of its supplement, of two other papers, and some that go beyond them.
 
 The command line finds this package through the entry points ``trimreg.commands``: ``trimreg reproduce`` runs
 experiments, ``trimreg report`` writes them up. :mod:`.spec` defines an experiment, :mod:`.registry` lists

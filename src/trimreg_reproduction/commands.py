@@ -23,7 +23,8 @@ def reproduce(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="fig1 to fig4, figS, theory, beyond; with networks fig5, tab1, tab2, tab3, nets; or all.",
+            help="fig1 to fig4, figS, theory, beyond, gsm, bcm; with networks fig5, tab1, tab2, tab3, nets; "
+            "or all.",
             metavar="NAME...",
         ),
     ],

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from .spec import BadInput, Experiment
 
-#: The module and the name of each experiment, in the order of the paper.
+#: The module and the name of each experiment, in the order of the paper, then those of two other papers.
 EXPERIMENTS = {
     "fig1": "linear.fig1:EXPERIMENT",
     "fig2": "linear.recovery:FIG2",
@@ -17,6 +17,8 @@ EXPERIMENTS = {
     "figS": "graphs.figure:EXPERIMENT",
     "theory": "linear.theory:EXPERIMENT",
     "beyond": "linear.beyond:EXPERIMENT",
+    "gsm": "linear.gsm:EXPERIMENT",
+    "bcm": "linear.bcm:EXPERIMENT",
     "fig5": "networks.fig5:EXPERIMENT",
     "tab1": "networks.tables:TAB1",
     "tab2": "networks.tables:TAB2",

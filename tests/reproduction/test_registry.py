@@ -51,6 +51,7 @@ def test_names_are_expanded():
 
 def test_networks_need_torch_and_nothing_else_does(monkeypatch):
     monkeypatch.setattr(registry, "_has_torch", lambda: False)
-    assert registry.expand_names(["all"]) == ["fig1", "fig2", "fig3", "fig4", "figS", "theory", "beyond"]
+    linear = ["fig1", "fig2", "fig3", "fig4", "figS", "theory", "beyond", "gsm", "bcm"]
+    assert registry.expand_names(["all"]) == linear
     with pytest.raises(BadInput, match=r"tab1 needs PyTorch: pip install 'trimreg\[networks\]'"):
         registry.get_experiment("tab1")
