@@ -89,7 +89,7 @@ def run(cell: Cell) -> list[dict]:
     """One row per lambda and method. All entries but ``seconds`` depend on the cell alone."""
     rng = cell.rng("family")
     X, y, coef = draw_data(rng, cell["kind"], cell["p"], cell["noise"])
-    k, truth = np.count_nonzero(coef), set(np.flatnonzero(coef))
+    k, truth = int(np.count_nonzero(coef)), set(np.flatnonzero(coef))
     start = rng.standard_normal(coef.size)
     rows = []
     for share in LAMBDAS:
