@@ -33,6 +33,7 @@ from ..gram import GramCache
 from ..problem import Problem, feasible_start
 from ..search.exchange import exchange_while_better, kick
 from ..search.groups import GroupSearch, eliminated
+from ..search.model import ModelSubset
 from ..search.soft import SoftSearch
 from ..search.subset import SubsetSearch
 from .workingset import GramSolver, WorkingSetSolver
@@ -362,13 +363,18 @@ def _search_model(inner, best, rng, effort, kicks):
         outside = outside[np.argpartition(-pull, room)[:room]]
     inside[outside] = True
     model = GramSolver(inner, np.flatnonzero(inside), best.theta, gradient, loss, predictor)
-    search = (SoftSearch if norm.q is None else GroupSearch)(model, best.theta, free, gradient)
+    search: Any
+    if problem.alpha >= problem.exact_threshold():
+        search = ModelSubset(model, free, best.theta, gradient, loss)
+    else:
+        search = (SoftSearch if norm.q is None else GroupSearch)(model, best.theta, free, gradient)
     before = search.objective
     for _ in _exchange(search, rng, effort, kicks):
         pass
     if not search.objective < before - 1e-9 * abs(before):
         return None
-    return search.theta, problem.weights_freeing(search.theta, search.free)
+    theta, free = search.solution()
+    return theta, problem.weights_freeing(theta, free)
 
 
 # -- trimmed least squares ------------------------------------------------------------------------------
@@ -412,15 +418,16 @@ def _search(search, rng, effort):
     subset = search.certifies
     for _ in range(effort.subset_rounds if subset else effort.rounds):
         narrow = search.narrowed()
-        settled = yield from _exchange(narrow, rng, effort, effort.subset_kicks if subset else effort.kicks)
+        kicks = effort.subset_kicks if subset else effort.kicks
+        settled = yield from _shown(narrow, _exchange(narrow, rng, effort, kicks))
         search.adopt(narrow)
         if not narrow.complete:
-            yield from _exchange_steps(search, splices=(), trials=effort.trials)
+            yield from _shown(search, exchange_while_better(search, (), effort.trials))
         if settled:
             break
     if subset:
         search.refresh()  # the last check is free of the rounding of updates
-        yield from _exchange_steps(search, splices=(), trials=effort.trials)
+        yield from _shown(search, exchange_while_better(search, (), effort.trials))
 
 
 def _subset_rival(search, rng, effort):
@@ -437,19 +444,24 @@ def _subset_rival(search, rng, effort):
 
 
 def _exchange(search, rng, effort, kicks):
-    """One step per splice, swap and kick; returns whether kicks kept leading back to the same free set."""
-    yield from _exchange_steps(search, splices=effort.splices, trials=effort.trials)
+    """Splices, swaps and kicks, one at a time; returns whether kicks kept leading back to the same set."""
+    yield from exchange_while_better(search, effort.splices, effort.trials)
     returns = 0
     for _ in range(kicks if search.free.size > 1 else 0):
         returns += not kick(search, rng, _KICK_SHARE)
-        yield _step_at(search)
+        yield
         if returns == _PATIENCE:
             return True
     return False
 
 
-def _exchange_steps(search, **how):
-    for _ in exchange_while_better(search, **how):
+def _shown(search, moves):
+    """A step after every move of a search; returns what the moves return."""
+    while True:
+        try:
+            next(moves)
+        except StopIteration as end:
+            return end.value
         yield _step_at(search)
 
 

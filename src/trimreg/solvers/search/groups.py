@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..gram import cholesky_inverse, inverse_factor, regularized_cholesky
+from ..gram import inverse_factor, regularized_cholesky
 from ..mm.workingset import GramSolver
 from .exchange import Exchanges
 from .soft import SoftSearch
@@ -150,7 +150,8 @@ def eliminated(
     A = norm.coordinates(np.concatenate([parts, always]))
     hessian = model.gram.block(A)
     unit = float(np.diagonal(hessian).max(initial=0.0)) or 1.0
-    inverse = cholesky_inverse(regularized_cholesky(hessian / unit)) / unit
+    half = inverse_factor(regularized_cholesky(hessian / unit))
+    inverse = half.T @ half / unit
     theta = inverse @ (hessian @ theta[A] - gradient[A])
     while parts.size > count:
         blocks = Blocks(norm.sizes[parts])
