@@ -46,7 +46,7 @@ def test_other_losses(call, table, tmp_path, target, arguments):
     found = pd.read_csv(tmp_path / "p.csv")
     assert found["h"].tolist() == [0, 1, 2]  # two classes have one row as well
     assert "class" not in found
-    assert "Best fits by the number of variables" in answer.stdout
+    assert "Best fits found for each h" in answer.stdout
 
 
 def test_the_picture_takes_any_name(call, table, tmp_path):

@@ -5,10 +5,15 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_diabetes
+from sklearn.preprocessing import PolynomialFeatures
 
 from trimreg import TrimmedL1, diagnostics, solve, trimmed_path
+from trimreg.estimators.task import Settings, check_data, set_up
 from trimreg.selection import auto_hs
-from trimreg.selection.path import count_samples, features_in
+from trimreg.selection.path import count_samples, features_in, solve_path
 from trimreg.solvers import surface as module
 
 HS = [0, 1, 2, 4, 6]
@@ -16,7 +21,7 @@ ALPHAS = ["exact", 0.3, 0.1, 0.01]
 PENALTY = ("penalty_factor", "groups", "q")
 
 
-def settings(options):
+def arguments(options):
     """Arguments of the penalty, and of ``solve``, that arguments of a path stand for."""
     penalty = {name: options[name] for name in PENALTY if name in options}
     rest = {name: value for name, value in options.items() if name not in (*PENALTY, "effort", "verbose")}
@@ -25,7 +30,7 @@ def settings(options):
 
 def cold(X, y, path, **options):
     """Fits of every cell from nothing."""
-    penalty, rest = settings(options)
+    penalty, rest = arguments(options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # columns without variation
         return [
@@ -36,7 +41,7 @@ def cold(X, y, path, **options):
 
 def assert_certified(X, y, path, **options):
     """That every cell is what it says, and a local minimum."""
-    penalty, rest = settings(options)
+    penalty, rest = arguments(options)
     for i, h in enumerate(path.hs):
         for j, alpha in enumerate(path.alphas):
             result = path.results[i][j]
@@ -179,12 +184,116 @@ def test_orders_and_repetitions_of_the_grid_do_not_matter(make):
     np.testing.assert_array_equal(path.coefs, again.coefs)
 
 
-def test_objectives_fall_with_h_and_rise_with_alpha(make):
-    X, y = make(n=80, p=20, seed=5)
-    path = trimmed_path(X, y, range(8), ["exact", 1.0, 0.3, 0.1, 0.03, 0.01])
-    assert np.all(np.diff(path.objectives, axis=0) <= 1e-9)
-    assert np.all(np.diff(path.objectives, axis=1) <= 1e-9)
-    assert np.all(path.alpha_values[:, 0] > 1.0)
+def assert_monotone(path, rtol=1e-9):
+    """That F does not rise with h, nor fall as alpha rises: any coefficients obey both."""
+    F = path.objectives
+    slack = rtol * np.abs(F).max()
+    assert np.all(np.diff(F, axis=0) <= slack)
+    assert np.all(np.diff(F, axis=1) <= slack)
+
+
+def drawn(rng, form):
+    """Small data: Gaussian, with ties, with equal columns, or with nearly equal ones."""
+    n, p = rng.integers(8, 40), rng.integers(2, 30)
+    X = rng.standard_normal((n, p)) if form != "ties" else rng.integers(-1, 2, (n, p)).astype(float)
+    if "equal" in form:
+        X = X[:, rng.integers(0, p, p)]
+    if form == "nearly equal":
+        X = X + 1e-3 * rng.standard_normal((n, p))
+    y = X[:, :3].sum(axis=1) + rng.standard_normal(n)
+    return X, np.round(y) if form == "ties" else y
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    form=st.sampled_from(["gaussian", "ties", "equal", "nearly equal"]),
+    effort=st.sampled_from(["low", "medium"]),
+    option=st.sampled_from([{}, {"positive": True}, {"l2": 0.1}, {"fit_intercept": False}]),
+)
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_objectives_fall_with_h_and_rise_with_alpha(seed, form, effort, option):
+    rng = np.random.default_rng(seed)
+    X, y = drawn(rng, form)
+    hs = rng.integers(0, min(X.shape[1], 15) + 1, rng.integers(2, 8))
+    alphas = ["exact", *np.exp(rng.uniform(-6, 0, rng.integers(1, 6)))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # h may reach the number of samples
+        assert_monotone(trimmed_path(X, y, hs, alphas, effort=effort, **option))
+
+
+@pytest.mark.parametrize(
+    ("hs", "alphas", "effort"),
+    [
+        (range(21), ["exact", 30, 10, 3.09, 1, 0.3], "medium"),
+        ([0, 1, 2, 4, 8, 16], ["exact", 3.09], "low"),
+    ],
+)
+def test_objectives_of_diabetes_are_monotone(hs, alphas, effort):
+    X, y = load_diabetes(return_X_y=True)
+    X = PolynomialFeatures(2, include_bias=False).fit_transform(X)
+    assert_monotone(trimmed_path(X, y, hs, alphas, effort=effort))
+
+
+@pytest.mark.parametrize("option", [{"groups": np.arange(12) // 2}, {"loss": "huber"}, {"loss": "poisson"}])
+def test_objectives_of_other_models_are_monotone(make, option):
+    X, y = make(option.get("loss", "quadratic"), n=50, p=12, seed=5)
+    path = trimmed_path(X, y, range(7), ["exact", 0.5, 0.2, 0.1, 0.03, 0.01], **option)
+    assert_monotone(path)
+    assert np.all(path.alpha_values[:, 0] > 0.5)
+
+
+# -- a path and single fits ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{}, {"positive": True}, {"groups": np.arange(40) // 2}, {"loss": "logistic"}, {"l2": 0.05}],
+    ids=lambda option: "-".join(option) or "least squares",
+)
+def test_best_subsets_are_no_worse_than_single_fits(make, option):
+    hs, slow = range(1, 7), "loss" in option or "groups" in option
+    for seed in range(1 if slow else 3):
+        X, y = make(option.get("loss", "quadratic"), n=60, p=40, seed=seed, shared=0.8)
+        path = trimmed_path(X, y, hs, "exact", **option)
+        fits = cold(X, y, path, **option)
+        single = np.array([[fit.objective for fit in row] for row in fits])
+        assert np.all(path.objectives <= single * (1 + 1e-9))
+        assert_monotone(path)
+
+
+def test_swap_optimal_cells_have_no_better_swap():
+    rng = np.random.default_rng(0)
+    marked = 0
+    for form in ("gaussian", "ties", "equal", "nearly equal"):
+        X, y = drawn(rng, form)
+        hs = range(min(6, X.shape[1] + 1))
+        Z, target = X - X.mean(axis=0), y - y.mean()
+        for (result,) in trimmed_path(X, y, hs, "exact").results:
+            if not result.swap_optimal:
+                continue
+            marked += 1
+            inside = set(np.flatnonzero(result.coef))
+            found = rss(Z, target, inside)
+            for leave in inside:
+                others = set(range(X.shape[1])) - inside
+                rivals = [rss(Z, target, inside - {leave} | {j}) for j in others]
+                assert found <= min(rivals, default=np.inf) + 1e-9 * (target @ target)
+    assert marked > 10
+
+
+def rss(Z, target, columns):
+    block = Z[:, sorted(columns)]
+    return np.sum((target - block @ np.linalg.lstsq(block, target, rcond=None)[0]) ** 2)
+
+
+def test_unverified_paths_are_grown_only(make, monkeypatch):
+    """Folds do not pay for single fits, and their cells carry no marks."""
+    monkeypatch.setattr(module, "normalized_steps", lambda *_: pytest.fail("a single fit was made"))
+    X, y = make()
+    plain = Settings(penalty=TrimmedL1(0), alpha=0.0)
+    task = set_up(check_data(X, y, None, plain), plain)
+    path = solve_path(task, np.arange(4), ["exact"], effort="medium", verify=False)
+    assert [row[0].swap_optimal for row in path.results] == [None] * 4
 
 
 def test_automatic_grids(make):
@@ -361,8 +470,8 @@ def test_weights_may_be_a_tensor_or_another_array(make, exchange):
     X, y = make("quadratic")
     w = np.random.default_rng(0).uniform(0.5, 2.0, len(y)).astype(np.float32)
     expected = trimmed_path(X, y, hs=[1, 2], alphas=["exact", 0.1], sample_weight=w)
-    for given in (torch.tensor(w, requires_grad=True), exchange(w)):
-        found = trimmed_path(X, y, hs=[1, 2], alphas=["exact", 0.1], sample_weight=given)
+    for weights in (torch.tensor(w, requires_grad=True), exchange(w)):
+        found = trimmed_path(X, y, hs=[1, 2], alphas=["exact", 0.1], sample_weight=weights)
         np.testing.assert_allclose(found.coefs, expected.coefs, atol=1e-12)
     half = trimmed_path(X, y, hs=[1], sample_weight=torch.tensor(w).bfloat16())
     assert np.isfinite(half.coefs).all()

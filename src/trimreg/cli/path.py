@@ -120,7 +120,7 @@ def _print(fits, features):
         before = now
     headings = [(name, "right") for name in ("h", "kept", "objective")]
     headings += [("enter", "left"), ("leave", "left")]
-    print_table("Best fits by the number of variables", headings, rows)
+    print_table("Best fits found for each h", headings, rows)
 
 
 def _names(indices, features):

@@ -101,13 +101,15 @@ def trimmed_path(
     penalty_factor, groups, q
         As in :class:`~trimreg.TrimmedL1`.
     effort : {"low", "medium", "high"}, default="medium"
-        How many cells also try the homotopy as a start: none, some or all.
+        How many cells also try the homotopy as a start: none, some or all. Unless it is ``"low"``, the
+        ``"exact"`` cells are no worse than single fits with the same effort and ``random_state``.
     verbose : int, default=0
         1 shows a progress bar.
 
     Returns
     -------
     TrimmedPath
+        Its objectives do not rise with h, and do not fall as alpha rises.
 
     Examples
     --------

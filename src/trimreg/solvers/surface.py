@@ -4,34 +4,40 @@ Alpha rises, and within it h. A cell then has two solved neighbors, each a start
 candidates added to its free set, and the smaller alpha. The start that leads lower is kept and improved by
 exchanges. A sweep back, from larger alpha and larger h, offers every cell its other two neighbors. Best
 subsets are rivals at the largest alpha, and the homotopy at one cell of every third row. Their findings
-spread from there.
+spread from there. Finally a cell whose F is above that of a smaller h or of a larger alpha restarts from that
+solution: F must not rise with h nor fall as alpha rises.
 
 For least squares and single coefficients all of it happens in Gram coordinates. The Gram matrix of the
 columns that matter is computed once. A cell then costs no pass over X, or one pass that verifies it if X has
 more columns than the matrix. Above the exact-penalty threshold a row is a path of best subsets, each grown
-from the last. Other losses, and groups, are solved by MM from the same neighbors.
+from the last. Other losses, and groups, are solved by MM from the same neighbors. In a path that is verified
+the single fit of each h is a rival, and the better of the two is offered to the neighboring sizes.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from ..penalties.base import largest_violation
 from .driver import Step
 from .gram import GramCache
-from .mm.solver import EFFORTS, homotopy, improve_on_model, settle
+from .mm.solver import EFFORTS, homotopy, improve_on_model, normalized_steps, settle
 from .mm.workingset import GramSolver, WorkingSetSolver
 from .problem import Problem
 from .search.exchange import exchange_while_better, kick
+from .search.sizes import Subset, share
 from .search.soft import SoftSearch
 from .search.subset import SubsetSearch
 
 _ALL_COLUMNS = 3000  # up to this many columns the whole Gram matrix is formed
 _KICKS = 1  # out of the basin of a best subset that is a rival at the largest alpha
 _BETTER = 1e-7  # relative fall of F for which a rival is taken
+_RISE = 1e-10  # relative rise of F with h, or fall with alpha, that is rounding
 _ROUGH = 1e-2  # tolerance at which rivals are compared; the further fall of F is of second order
 _HOMOTOPY_ROWS = 3  # the homotopy is a rival at one cell of every third row
 
@@ -48,7 +54,8 @@ def surface(
     give best subsets. ``tol``, ``rng`` and ``effort`` are those of the default solver; ``"high"`` tries the
     homotopy in every cell. ``gram`` gives a Gram matrix for the norms of the columns, if it does not come
     from the design. With ``verify`` every cell is checked by the true gradient, and finished by MM if it
-    falls short. ``advance`` is called after every cell.
+    falls short. Above the threshold it is then also no worse than a single fit with the same ``rng`` and
+    ``effort``, for the time of these fits (but not with ``"low"``). ``advance`` is called after every cell.
     """
     normal, norms = problem.normalized()
     inner = WorkingSetSolver(normal, tol)
@@ -60,6 +67,8 @@ def surface(
         rows = _LeastSquares(inner, effort, verify)
     else:
         rows = _General(inner, effort, rng)
+    if verify and effort != "low" and normal.near:
+        rows.alone = partial(_alone, inner, norms, copy.deepcopy(rng), effort)
     hs, order = [int(h) for h in hs], np.argsort(alphas)
     threshold = normal.exact_threshold()
     exact = [j for j in order if alphas[j] >= threshold]
@@ -67,10 +76,35 @@ def surface(
     columns = {j: list(rows.subsets(hs, float(alphas[j]), advance)) for j in exact}
     if soft:
         columns |= zip(soft, rows.soft(hs, [float(alphas[j]) for j in soft], advance), strict=True)
-    return [
-        [replace(columns[j][i], theta=columns[j][i].theta / norms) for j in range(len(alphas))]
-        for i in range(len(hs))
-    ]
+    steps = [[columns[j][i] for j in range(len(alphas))] for i in range(len(hs))]
+    _make_monotone(inner, steps, hs, alphas, order)
+    return [[replace(step, theta=step.theta / norms) for step in row] for row in steps]
+
+
+def _alone(inner, norms, rng, effort, h, alpha) -> Step:
+    """The single fit of a cell."""
+    rng = copy.deepcopy(rng)  # each single fit has the same random numbers
+    *_, step = normalized_steps(inner.at(alpha, h), norms, None, rng, EFFORTS[effort])
+    return step
+
+
+def _make_monotone(inner, steps, hs, alphas, order):
+    """Restart cells from a neighbor that shows that they are not minimal; the steps are replaced in place.
+
+    For fixed theta, F does not rise with h and does not fall as alpha rises. So the solution of a smaller h,
+    or of a larger alpha, bounds the minimum here. Each cell comes after the two that bound it.
+    """
+    order = order[::-1]
+    for i, h in enumerate(hs):
+        for k, j in enumerate(order):
+            bounds = [steps[i - 1][j]] if i else []
+            bounds += [steps[i][order[k - 1]]] if k else []
+            lowest = min(bounds, key=lambda step: step.objective, default=steps[i][j])
+            if steps[i][j].objective > lowest.objective + _RISE * abs(lowest.objective):
+                local = inner.at(alphas[j], h)
+                gradient = local.problem.gradient(lowest.theta)
+                step = settle(local, lowest.theta, local.problem.weights(lowest.theta, gradient))
+                steps[i][j] = min(steps[i][j], step, key=lambda step: step.objective)
 
 
 @dataclass
@@ -100,6 +134,8 @@ class Cell:
 
 class _LeastSquares:
     """Rows of the surface of trimmed least squares, single coefficients, in normalized coordinates."""
+
+    alone: Callable[[int, float], Step] | None = None  # the single fit of (h, alpha), if it is a rival
 
     def __init__(self, inner: WorkingSetSolver, effort: str, verify: bool):
         self.inner, self.effort, self.verify = inner, effort, verify
@@ -210,23 +246,25 @@ class _LeastSquares:
             pass
         return theta, solver.problem.free_set(theta, gradient), None
 
-    def _step(self, theta, free, objective, h, alpha):
+    def _step(self, theta, free, objective, h, alpha, swap_optimal=None):
         """The step of a cell, or the end of MM from it if the true gradient shows a violation."""
         weights = (self.levels > 0).astype(float)
         weights[free] = 0.0
         # Vacant places go to the first features, whose coefficients are 0.
         penalized = np.flatnonzero((weights > 0) & np.isfinite(self.levels))
         weights[penalized[: max(h - free.size, 0)]] = 0.0
-        step = Step(theta, weights, objective, converged=True)
+        step = Step(theta, weights, objective, converged=True, swap_optimal=swap_optimal)
         if not self.verify:
             return step
         inner = self.inner.at(alpha, h)
         problem = inner.problem
-        gradient = problem.gradient(theta)
+        predictor = problem.predictor(theta)
+        gradient = problem.gradient(theta, predictor)
         worst = largest_violation(theta, gradient, problem.penalty.thresholds(step.weights, alpha))
         if worst > 3 * inner.goal:
             return settle(inner, theta, step.weights)
-        return replace(step, message=f"largest violation {worst:.3g}, goal {inner.goal:.3g}")
+        message = f"largest violation {worst:.3g}, goal {inner.goal:.3g}"
+        return replace(step, objective=problem.objective(theta, predictor), message=message)
 
     # -- columns outside the Gram matrix ---------------------------------------------------------------
 
@@ -259,10 +297,36 @@ class _LeastSquares:
 
     def subsets(self, hs, alpha, tell):
         """Steps of best subsets of rising size."""
+        if self.alone is not None:
+            yield from self._shared(hs, alpha, tell)
+            return
         for h, search in self._grown(hs, alpha):
-            theta, free = search.solution()
             tell()
-            yield self._step(theta, free, search.objective, h, alpha)
+            yield self._step(*search.solution(), search.objective, h, alpha)
+
+    def _shared(self, hs, alpha, tell):
+        """The same from the better of the grown subset and the single fit, shared among the sizes."""
+        problem, found = self.inner.problem, {}
+        for h, search in self._grown(hs, alpha):
+            found[h] = Subset(search.objective, search.free.copy())
+            if problem.ridge.any() or h < np.count_nonzero(problem.d):  # otherwise the fit is perfect anyway
+                step = self.alone(h, alpha)
+                rival = Subset(step.objective, np.flatnonzero(step.theta))
+                found[h] = min(found[h], rival, key=lambda subset: subset.objective)
+            tell()
+        share(search, found)
+        for h, subset in found.items():
+            search.size = h
+            search.move_to(subset.free)
+            search.grow(h)  # there may be a swap that rounding has hidden
+            optimal = True if self._near and search.decided() else None
+            yield self._step(*search.solution(), search.objective, h, alpha, optimal)
+
+    @property
+    def _near(self):
+        """Whether the columns themselves are in memory, and not few rows that stand for them."""
+        problem = self.inner.problem
+        return problem.near and problem.design.uncompressed(problem.d)[0] is problem.design
 
 
 def _rough(solver, start):
@@ -290,6 +354,8 @@ def _distinct(starts, known=None):
 class _General:
     """Rows of the surface for any loss, single coefficients or groups: MM from the neighbors."""
 
+    alone: Callable[[int, float], Step] | None = None
+
     def __init__(self, inner: WorkingSetSolver, effort: str, rng):
         self.inner, self.rng = inner, rng
         self.effort = EFFORTS[effort]
@@ -310,11 +376,18 @@ class _General:
         return steps
 
     def subsets(self, hs, alpha, tell):
-        step = None
+        steps = []
         for h in hs:
-            step = self._solve(h, alpha, [] if step is None else [step])
+            steps.append(self._solve(h, alpha, steps[-1:]))
+            if self.alone is not None:
+                steps[-1] = min(steps[-1], self.alone(h, alpha), key=lambda step: step.objective)
             tell()
-            yield step
+        if self.alone is not None:
+            for i in reversed(range(len(hs) - 1)):  # offer each solution to the smaller sizes, and back
+                steps[i] = self._solve(hs[i], alpha, [steps[i + 1]], steps[i])
+            for i in range(1, len(hs)):
+                steps[i] = self._solve(hs[i], alpha, [steps[i - 1]], steps[i])
+        return steps
 
     def _solve(self, h, alpha, starts, incumbent=None) -> Step:
         """The lowest end of MM from the starts (by default the null model), improved on its model."""

@@ -76,15 +76,22 @@ def iterate(
     rng = np.random.default_rng(0) if rng is None else rng
     normal, norms = problem.normalized()
     start = None if theta0 is None else feasible_start(problem, theta0) * norms
-    inner, settings = WorkingSetSolver(normal, tol), EFFORTS[effort]
-    if problem.penalty.n_free is None:
-        steps = _majorize_minimize(inner, start)
-    elif problem.loss.constant_curvature and problem.penalty.norm.q is None:
-        steps = _trimmed_quadratic(inner, norms, start, rng, settings)
-    else:
-        steps = _trimmed_general(inner, start, rng, settings)
-    for step in steps:
+    inner = WorkingSetSolver(normal, tol)
+    for step in normalized_steps(inner, norms, start, rng, EFFORTS[effort]):
         yield replace(step, theta=step.theta / norms)
+
+
+def normalized_steps(
+    inner: WorkingSetSolver, norms: np.ndarray, start: np.ndarray | None, rng: np.random.Generator,
+    effort: Effort,
+) -> Iterator[Step]:  # fmt: skip
+    """The steps for columns of norm one; ``norms`` are those of the design."""
+    problem = inner.problem
+    if problem.penalty.n_free is None:
+        return _majorize_minimize(inner, start)
+    if problem.loss.constant_curvature and problem.penalty.norm.q is None:
+        return _trimmed_quadratic(inner, norms, start, rng, effort)
+    return _trimmed_general(inner, start, rng, effort)
 
 
 def confirm(
