@@ -11,8 +11,7 @@ from scipy.linalg import lapack
 from ..designs.base import Design
 
 _FEW = 512  # up to this many rows and columns the whole matrix costs less than many small products
-_BATCH = 6  # full rows fetched at once: a thin product costs little more than a single one
-_CACHED = 1 << 20  # unless X has few elements: it stays in the processor's cache
+_CACHED = 1 << 20  # elements of X that stay in the processor's cache
 
 
 class GramCache:
@@ -84,11 +83,8 @@ class GramCache:
             place = self.place[W]
         return place
 
-    def rows(self, W: np.ndarray, likely: np.ndarray | None = None) -> np.ndarray:
-        """``Z_W' D Z``, of shape (len(W), p); if a row is missing, rows of ``likely`` are fetched with it."""
-        if likely is not None and (self._row_place[W] < 0).any():
-            others = likely[(likely[:, None] != W).all(axis=1)]
-            self.fetch(np.concatenate([W, others])[: max(_BATCH, len(W))])
+    def rows(self, W: np.ndarray) -> np.ndarray:
+        """``Z_W' D Z``, of shape (len(W), p)."""
         self.fetch(W)
         return self._rows[self._row_place[W]]
 
@@ -98,7 +94,7 @@ class GramCache:
 
     @property
     def worth_batching(self) -> bool:
-        """Whether rows that may be needed should be fetched along with one that is."""
+        """Whether a product with several columns costs little more than with one, as for data on disk."""
         return not self.design.near or self.design.shape[0] * self.design.shape[1] > _CACHED
 
     def fetch(self, W: np.ndarray) -> None:
@@ -158,7 +154,7 @@ class FixedGram(GramCache):
         if self.place[W].min(initial=0) < 0:
             raise ValueError("a column was requested that the quadratic model does not have")
 
-    def rows(self, W: np.ndarray, likely: np.ndarray | None = None) -> np.ndarray:
+    def rows(self, W: np.ndarray) -> np.ndarray:
         return self._store[self._places(W)]
 
     def table(self) -> tuple[np.ndarray, np.ndarray]:

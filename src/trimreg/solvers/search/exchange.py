@@ -54,7 +54,7 @@ class Search:
         """Remove accumulated rounding, if there is any."""
 
 
-def _top(score, count):
+def best_first(score: np.ndarray, count: int) -> np.ndarray:
     """The ``count`` best of the positive scores, in order; equal scores keep their order."""
     count = min(count, score.size)
     best = np.argpartition(-score, count - 1)[:count] if count < score.size else np.arange(score.size)
@@ -86,7 +86,7 @@ def exchange_while_better(search: Any, splices: Iterable = (8, 4, 2), trials: in
 def _splice(search, scores, sizes):
     for m in list(sizes):
         leave = scores.free[np.argsort(scores.cost, kind="stable")[:m]]
-        enter = scores.candidates[_top(scores.entry_gain, m)]
+        enter = scores.candidates[best_first(scores.entry_gain, m)]
         if enter.size == m and search.attempt(leave, enter):
             return True
         sizes.remove(m)  # a size that fails once seldom succeeds later, and smaller ones follow
@@ -94,7 +94,7 @@ def _splice(search, scores, sizes):
 
 
 def _swap(search, scores, trials):
-    for position in _top(scores.gain, trials):
+    for position in best_first(scores.gain, trials):
         i = scores.partner[position]
         if search.attempt(scores.free[i : i + 1], scores.candidates[position : position + 1]):
             return True
@@ -112,7 +112,7 @@ def kick(search: Any, rng: np.random.Generator, share: int) -> bool:
     scores = search.exchanges()
     m = min(max(2, scores.free.size // share), scores.free.size)
     leave = np.argsort(scores.cost * rng.exponential(size=scores.cost.size), kind="stable")[:m]
-    enter = _top(scores.entry_gain * rng.exponential(size=scores.entry_gain.size), m)
+    enter = best_first(scores.entry_gain * rng.exponential(size=scores.entry_gain.size), m)
     search.move_to(np.concatenate([np.delete(scores.free, leave), scores.candidates[enter]]))
     for _ in exchange_while_better(search, splices=(), trials=3):
         pass

@@ -24,11 +24,12 @@ from ..gram import FixedGram, GramCache, cholesky, cholesky_inverse, cholesky_so
 from ..mm.kernels import best_swaps
 from ..mm.workingset import WorkingSetSolver
 from . import kernels
-from .exchange import Exchanges, Search, exchange_while_better
+from .exchange import Exchanges, Search, best_first, exchange_while_better
 
 _DEPENDENT = 1e-9  # a column of norm one with less than this left unexplained counts as dependent
 _TRUSTED = 1e6  # scores are trusted up to this largest entry of M^-1: their error is about 1e-16 times it
-_LIKELY = 6  # columns that may be needed next
+_LIKELY = 8  # columns that may be needed next
+_SCORED = 64  # columns among which they are chosen: those of largest gain on entering
 _SAFE = 1e-4  # an update divides by what A leaves of the new column; if it is less, the arrays are rebuilt
 _MOVES = 100  # of a descent before it is checked that they helped
 _DRIFT = 1e-9  # relative error of updated coefficients above which the arrays are rebuilt
@@ -172,11 +173,21 @@ class SubsetSearch(Search):
         """A row of the Gram matrix; if X is large or far, also those that are likely to be needed soon."""
         wanted = np.array([column])
         if self.gram.worth_batching:
-            entry = self._entries()
-            likely = np.argpartition(-entry, min(_LIKELY, entry.size) - 1)[:_LIKELY]
-            self.gram.rows(wanted, likely)
-        else:
-            self.gram.fetch(wanted)
+            likely = self._likely()
+            wanted = np.concatenate([wanted, likely[likely != column]])
+        self.gram.fetch(wanted)
+
+    def _likely(self):
+        """Columns of large gain: on entering if a place is vacant, else in a swap."""
+        entry, first = self._entries(), self.always.size
+        best = best_first(entry, _SCORED)
+        gain = entry[best]
+        if self.free.size == self.size:
+            weight, link = 1.0 / self.spare[best], self.link[first:, best]
+            moved = self.theta[first:, None] - link * (self.correlation[best] * weight)
+            variance = np.diagonal(self.inverse)[first:, None] + link**2 * weight
+            gain = gain - (moved**2 / (2.0 * variance)).min(axis=0)
+        return best[best_first(gain, _LIKELY)]
 
     def _move_by_rebuilding(self, slot, column):
         """Make the next move of a descent without updates; returns whether it was made."""
