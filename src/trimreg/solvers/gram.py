@@ -11,6 +11,7 @@ from scipy.linalg import lapack
 from ..designs.base import Design
 
 _FEW = 512  # up to this many rows and columns the whole matrix costs less than many small products
+_ROOM = 64  # full rows that there is room for from the first; memory is taken only as it is used
 _CACHED = 1 << 20  # elements of X that stay in the processor's cache
 
 
@@ -104,7 +105,7 @@ class GramCache:
             return
         old, end = self._n_rows, self._n_rows + new.size
         if end > len(self._rows):
-            grown = np.empty((end + old // 2, self.design.shape[1]))
+            grown = np.empty((max(_ROOM, end + old // 2), self.design.shape[1]))
             grown[:old] = self._rows[:old]
             self._rows = grown
         self._rows[old:end] = self._full_rows(new)

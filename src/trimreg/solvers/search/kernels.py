@@ -92,8 +92,8 @@ def descend(
 
     Returns why the descent ended, the number of active columns and of moves, the slot and column of the next
     move, the explained energy, and the drift of theta (:func:`refined`). The end is SETTLED if there is no
-    next move, MISSING if its row of the Gram matrix is, DELICATE if ``left`` is below ``safe``, and LIMIT
-    after ``limit`` moves.
+    next move, MISSING if its row of the Gram matrix is (then the last two are 0), DELICATE if ``left`` is
+    below ``safe``, and LIMIT after ``limit`` moves.
     """
     p = correlation.size
     old, new = np.zeros(p), np.empty(p)
@@ -165,5 +165,7 @@ def descend(
         for i in range(count):
             spare[active[i]] = 0.0
         moves += 1
-    explained, drift = refined(gram, place, target, active[:count], inverse, theta)
+    explained, drift = 0.0, 0.0
+    if end != MISSING:
+        explained, drift = refined(gram, place, target, active[:count], inverse, theta)
     return end, count, moves, slot, column, explained, drift

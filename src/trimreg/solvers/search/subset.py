@@ -142,7 +142,7 @@ class SubsetSearch(Search):
         """
         before, explained, moved = self.A.copy(), self.explained, False
         while True:
-            end, self._count, moves, slot, column, self.explained, drift = kernels.descend(
+            end, self._count, moves, slot, column, reached, drift = kernels.descend(
                 *self.gram.table(), self.target, self.eligible, self._A, self.always.size, self._count,
                 self.size, self._link, self._inverse, self._theta, self.correlation, self.spare,
                 self._negligible(), _SAFE, _DEPENDENT, _MOVES,
@@ -151,12 +151,14 @@ class SubsetSearch(Search):
             if end == kernels.MISSING:
                 self._fetch(column)
                 continue
-            higher = self.explained > explained + self._negligible()
-            if not (drift < _DRIFT and (higher or not moved)) and not self._refitted(before, explained):
-                return False
-            if end == kernels.SETTLED:
+            self.explained = reached
+            accurate = drift < _DRIFT and (not moved or reached > explained + self._negligible())
+            if not accurate:
+                if not self._refitted(before, explained):
+                    return False
+            elif end == kernels.SETTLED:
                 return True
-            if end == kernels.DELICATE and not self._move_by_rebuilding(slot, column):
+            elif end == kernels.DELICATE and not self._move_by_rebuilding(slot, column):
                 return False
             before, explained, moved = self.A.copy(), self.explained, False
 
