@@ -46,20 +46,21 @@ LAMBDAS = (0.01, 0.1, 0.5)  # of the largest |x_j'y|
 NOISES = {"as coded": 1.0, "scaled": 1.0 / np.sqrt(N)}
 DEFAULT, HIGH, EXACT, ABESS = "default solver", "high effort", "branch and bound", "abess"
 THEIRS = ("alternating", "ADMM")
+FAMILIES = ("trimreg", "others", ABESS)
 METHODS = (DEFAULT, HIGH, *THEIRS, "Algorithm 1", ABESS, EXACT)
 _SAME = 1e-6  # of the objective
 _SMALL = 20  # features, for which branch and bound ends soon
 
 
 def cells(size: str) -> list[Cell]:
-    """The cells: all lambdas and methods on one draw; abess, which may be missing, has its own."""
+    """The cells: one family of methods and all lambdas on one draw."""
     quick = size == "quick"
     return [
         Cell.of(NAME, kind=kind, p=p, noise=noise, family=family, replicate=i)
         for kind in KINDS
         for p in ((_SMALL, 60) if quick else (_SMALL, 300))
         for noise in (("scaled",) if quick else NOISES)
-        for family in ("all", ABESS)
+        for family in FAMILIES
         for i in range(1 if quick else 20)
     ]
 
@@ -114,10 +115,11 @@ def run(cell: Cell) -> list[dict]:
 
 
 def _methods(cell) -> dict[str, Callable]:
+    if cell["family"] == "trimreg":
+        return {DEFAULT: by_trimreg(), HIGH: by_trimreg(effort="high")}
     if cell["family"] == ABESS:
         return {ABESS: fit_abess}
-    found = {DEFAULT: by_trimreg(), HIGH: by_trimreg(effort="high"), "alternating": alternating, "ADMM": admm}
-    found["Algorithm 1"] = by_trimreg(solver="bcd")
+    found = {"alternating": alternating, "ADMM": admm, "Algorithm 1": by_trimreg(solver="bcd")}
     return found | ({EXACT: branch_and_bound} if cell["p"] == _SMALL else {})
 
 
