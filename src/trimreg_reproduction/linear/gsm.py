@@ -43,7 +43,7 @@ HARD = {"n": 60, "d": 300, "noise": 0.01}
 #: The larger examples: n, d, k and draws.
 LARGE = ((50, 1000, 14, 20), (100, 5000, 20, 10), (200, 50000, 30, 4))
 #: Draws of the hard instances for each k.
-DRAWS = {10: 100, 15: 100, 20: 200, 25: 200, 30: 100}
+DRAWS = {10: 40, 15: 40, 20: 200, 25: 200, 30: 40}
 _BLOCK = 10  # draws per cell
 
 OURS, HOMOTOPY = "trimreg high", "soft-min 8 lambdas"
