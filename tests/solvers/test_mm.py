@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from trimreg import L1, MCP, SCAD, TrimmedL1, diagnostics, solve
 from trimreg.solvers import EFFORTS, get_solver, run
 from trimreg.solvers.mm import solver as mm
-from trimreg.solvers.mm.solver import homotopy, rising_alpha
+from trimreg.solvers.mm.starts import homotopy, rising_alpha
 from trimreg.solvers.mm.workingset import WorkingSetSolver
 
 

@@ -26,7 +26,8 @@ import numpy as np
 from ..penalties.base import largest_violation
 from .driver import Step
 from .gram import GramCache
-from .mm.solver import EFFORTS, homotopy, improve_on_model, normalized_steps, settle
+from .mm.solver import EFFORTS, improve_on_model, normalized_steps, settle
+from .mm.starts import homotopy
 from .mm.workingset import GramSolver, WorkingSetSolver
 from .problem import Problem
 from .search.exchange import exchange_while_better, kick

@@ -10,7 +10,7 @@ found, so several starts are tried and the lowest objective is kept:
 ``shrunk``    at the inverse of S shrunk towards its diagonal, for S singular or nearly so
 ``diagonal``  at the model without edges: the largest correlations go free
 ``glasso``    at the graphical lasso
-``homotopy``  at the end of the quadratic soft-min homotopy (:mod:`trimreg.solvers.mm.solver`)
+``homotopy``  at the end of the quadratic soft-min homotopy (:mod:`trimreg.solvers.mm.starts`)
 ============  ====================================================================================
 
 The weighted problem is convex, so the starting point of its solver does not affect its solution; the last
@@ -27,7 +27,7 @@ import numpy as np
 
 from ...solvers.driver import Step
 from ...solvers.gram import cholesky
-from ...solvers.mm.solver import homotopy
+from ...solvers.mm.starts import homotopy
 from ..problem import GraphicalProblem
 from .exchange import exchange_edges, kicked
 from .inner import MMStep, WeightedGraphSolver, majorize_minimize

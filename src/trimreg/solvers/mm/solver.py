@@ -4,12 +4,17 @@ Given theta the weights w follow from the penalty's rule. Given w the problem is
 end by working sets (:mod:`trimreg.solvers.mm.workingset`). F falls strictly until the weights repeat
 themselves, at a local minimum. The start decides which one, so a trimmed penalty is solved in three parts:
 
-1. **start**: the soft-min homotopy (:func:`homotopy`), or the given point;
+1. **start**: the soft-min homotopy (:func:`~trimreg.solvers.mm.starts.homotopy`), or the given point;
 2. **MM** to a local minimum;
 3. **exchanges** (:mod:`trimreg.solvers.search.exchange`): splices, single swaps and a few kicks.
 
-``effort="low"`` is MM from the weighted lasso alone. ``"medium"`` is the three parts. ``"high"`` adds two
-more starts, a path of rising alpha and a best subset, and takes larger splices, more swaps and more kicks.
+If supports are hard to find (:func:`~trimreg.solvers.mm.starts.supports_are_hard`), a few random starts
+follow (:func:`~trimreg.solvers.mm.starts.random_starts`), and the lowest of all is taken. The module
+:mod:`trimreg.solvers.mm.starts` has all starts.
+
+``effort="low"`` is MM from the weighted lasso alone. ``"medium"`` is what is described above. ``"high"`` adds
+two starts, a path of rising alpha and a best subset, takes larger splices, more swaps and more kicks, and
+tries many random starts for every problem of least squares.
 
 Above the exact-penalty threshold the weighted lasso is zero, so the start is computed at a smaller alpha. For
 single coefficients and least squares part 3 is then the search over subsets
@@ -32,10 +37,18 @@ from ..driver import Step
 from ..gram import GramCache
 from ..problem import Problem, feasible_start
 from ..search.exchange import exchange_while_better, kick
-from ..search.groups import GroupSearch, eliminated
+from ..search.groups import GroupSearch
 from ..search.model import ModelSubset
 from ..search.soft import SoftSearch
 from ..search.subset import SubsetSearch
+from .starts import (
+    default_start,
+    eliminated_start,
+    lasso_start,
+    random_starts,
+    start_alpha,
+    supports_are_hard,
+)
 from .workingset import GramSolver, WorkingSetSolver
 
 
@@ -50,14 +63,27 @@ class Effort:
     subset_kicks: int = 6
     rounds: int = 1
     subset_rounds: int = 1
-    rivals: bool = False  # whether further starts are tried under a soft alpha
+    starts: int = 6  # random starts of trimmed least squares, at most
+    work: float = 5e7  # products that they may take together, in one ridge regression each
+    agreed: int = 1  # they end when so many lead to the lowest free set again
+    rivals: bool = False  # whether other starts are tried even if supports are not hard to find
 
 
 EFFORTS = {
     "low": Effort(search=False),
     "medium": Effort(search=True),
     "high": Effort(
-        True, (32, 16, 8, 4, 2), trials=24, kicks=20, subset_kicks=30, rounds=3, subset_rounds=4, rivals=True
+        True,
+        (32, 16, 8, 4, 2),
+        trials=24,
+        kicks=20,
+        subset_kicks=30,
+        rounds=3,
+        subset_rounds=4,
+        starts=80,
+        work=3e8,
+        agreed=4,
+        rivals=True,
     ),
 }
 
@@ -143,167 +169,6 @@ def _majorize_minimize(inner, theta, weights=None):
             return
 
 
-# -- starts -------------------------------------------------------------------------------------------
-
-
-def _default_start(inner, effort):
-    """The start of MM, ``(theta, gradient, weights)``; a generator of the steps that lead to it."""
-    problem, penalty = inner.problem, inner.problem.penalty
-    alpha = min(problem.alpha, _start_alpha(inner)) if penalty.n_free else problem.alpha
-    softened = inner.at(alpha)
-    if effort.search and alpha == problem.alpha and softened.gram is None:
-        return (yield from _homotopy_apart(softened))
-    if effort.search and alpha == problem.alpha:
-        for theta, gradient, loss, weights in homotopy(softened):  # noqa: B007 - the last is used
-            yield Step(theta, weights, loss + penalty.value(theta, alpha), message="homotopy")
-        if effort.rivals:
-            theta, gradient = rising_alpha(softened, theta, gradient)
-        return theta, gradient, softened.problem.weights(theta, gradient)
-    rounds = 1 if alpha == problem.alpha else 5
-    # Without a Gram matrix every digit costs passes over X, and MM continues from here anyway.
-    exactly = alpha == problem.alpha and inner.gram is not None
-    tol = inner.tol if exactly else max(1e-3, inner.tol)
-    theta, gradient, loss, weights = _lasso_start(softened, tol, rounds)
-    yield Step(theta, weights, loss + penalty.value(theta, problem.alpha), message="start")
-    return theta, gradient, weights
-
-
-def _homotopy_apart(inner):
-    """The homotopy of a loss without a Gram matrix, on the columns alone that are likely to matter.
-
-    They are the columns of the weighted lasso, where the homotopy begins, and those of the largest gradients
-    there. The MM and the exchanges that follow see all columns.
-    """
-    problem, norm = inner.problem, inner.norm
-    theta, gradient, loss, weights = _lasso_start(inner, 1e-2, rounds=1)
-    yield Step(theta, weights, loss + problem.penalty.value(theta, problem.alpha), message="start")
-    levels = problem.penalty.levels(problem.alpha)
-    inside = (norm.lengths(theta) > 0) | (levels == 0)
-    needed = max(problem.penalty.n_free, np.count_nonzero(inside))
-    room = int(min(4 * max(64, needed), max(needed + 8, inner.room())))
-    pull = np.where(inside, np.inf, norm.dual_lengths(gradient))
-    pull[np.isinf(levels) | ~inner.alive] = -1.0
-    parts = np.sort(np.argpartition(-pull, min(room, pull.size) - 1)[:room])
-    apart, W = inner.restricted(parts), norm.coordinates(parts)
-    for local, *_ in homotopy(apart):
-        theta = np.zeros_like(theta)
-        theta[W] = local
-        yield Step(theta, weights, problem.objective(theta), message="homotopy")
-    gradient = problem.gradient(theta)
-    return theta, gradient, problem.weights(theta, gradient)
-
-
-def _start_alpha(inner):
-    """The alpha of a start if alpha itself is too large for one: a fraction of the alpha that zeroes all."""
-    factor = inner.problem.penalty.levels(1.0)
-    regular = (factor > 0) & np.isfinite(factor)
-    pull = inner.norm.dual_lengths(inner.gradient_at_null)
-    return 0.3 * np.max(pull[regular] / factor[regular], initial=0.0)
-
-
-def _lasso_start(inner, tol, rounds=5):
-    """``(theta, gradient, loss, weights)`` of the weighted lasso followed by some steps of MM."""
-    problem, penalty = inner.problem, inner.problem.penalty
-    theta, gradient = inner.null, inner.gradient_at_null
-    weights = np.ones(inner.norm.count)
-    for _ in range(rounds):
-        threshold = penalty.thresholds(weights, problem.alpha)
-        theta, gradient, loss, _ = inner.solve(theta, threshold, tol=tol, gradient=gradient)
-        previous, weights = weights, problem.weights(theta, gradient)
-        if np.array_equal(weights, previous):
-            break
-    return theta, gradient, loss, weights
-
-
-def _eliminated_start(inner):
-    """``(theta, weights)`` with the h free parts that backward elimination leaves of a weighted lasso.
-
-    The alpha of the lasso falls until more than enough parts are in. A generator of steps.
-    """
-    problem, norm, h = inner.problem, inner.norm, inner.problem.penalty.n_free
-    levels = problem.penalty.levels(1.0)
-    regular = (levels > 0) & np.isfinite(levels) & inner.alive
-    alpha, theta, gradient = _start_alpha(inner), inner.null, inner.gradient_at_null
-    most = min(2 * h, int(np.count_nonzero(regular)))
-    for _ in range(6):
-        threshold = problem.penalty.levels(alpha)  # not levels * alpha: both inf and 0 may occur
-        theta, gradient, loss, _ = inner.solve(theta, threshold, tol=1e-2, gradient=gradient)
-        chosen = np.flatnonzero((norm.lengths(theta) > 0) & regular)
-        if chosen.size >= most:
-            break
-        alpha *= 0.6
-    weights = problem.weights(theta, gradient)
-    yield Step(theta, weights, loss + problem.penalty.value(theta, problem.alpha), message="start")
-    if chosen.size <= h:
-        return np.where(norm.spread(weights > 0), 0.0, theta), weights
-    parts = np.flatnonzero((norm.lengths(theta) > 0) | ((levels == 0) & inner.alive))
-    model = GramSolver(inner, parts, theta, gradient, loss, inner.point(theta)[0])
-    free = eliminated(model, theta, gradient, chosen, h)
-    kept = levels == 0
-    kept[free] = True
-    theta = np.where(norm.spread(kept), theta, 0.0)
-    return theta, problem.weights_freeing(theta, free)
-
-
-def homotopy(
-    inner: Any, *, growth: float = 1.5, first: float = 0.1, max_stages: int = 48
-) -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray]]:
-    r"""The quadratic soft-min homotopy: from the weighted lasso to the trimmed penalty by degrees.
-
-    For ``gamma >= 0`` let
-
-    .. math:: \phi_\gamma(r) = \min_{w \in S}\; \langle w, r\rangle + \frac{1}{2\gamma}\|w - w_0\|^2, \qquad
-              w_\gamma(r) = \mathrm{proj}_S(w_0 - \gamma r),\qquad w_0 = (p-h)/p.
-
-    At ``gamma = 0`` every coordinate is penalized alike. As gamma grows, the weights of the large magnitudes
-    fall to 0 and the others rise to 1, until w is a vertex of S and ``phi`` the trimmed sum. ``phi_gamma`` is
-    concave in r, so solving the weighted problem and taking new weights is a majorize-minimize step for each
-    gamma. Following the minimizer as gamma rises leads to far better basins than starting at the vertex, for
-    O(p) work per step.
-
-    Yields ``(theta, gradient, loss, weights)`` for rising gamma, ending at weights of zeros and ones. Gamma
-    starts where the largest magnitude loses ``first`` of its weight, and grows by the factor ``growth``.
-    """
-    problem = inner.problem
-    penalty = problem.penalty
-    start = penalty.uniform_weights()
-    weights, gamma = start, 0.0
-    levels = penalty.thresholds(start, problem.alpha)
-    positive = levels[(levels > 0) & np.isfinite(levels)]
-    tol = min(1e-3, 0.05 * positive.min(initial=np.inf) / inner.scale)
-    theta, gradient = inner.null, inner.gradient_at_null
-    for _ in range(max_stages):
-        threshold = penalty.thresholds(weights, problem.alpha)
-        theta, gradient, loss, _ = inner.solve(theta, threshold, tol=tol, gradient=gradient)
-        yield theta, gradient, loss, weights
-        magnitude = penalty.magnitudes(theta)
-        top = magnitude.max(initial=0.0)
-        if top == 0.0:
-            return
-        gamma = gamma * growth if gamma else first / top
-        weights = penalty.project_weights(start - gamma * magnitude)
-        fractional = (weights > 0) & (weights < 1)
-        if not fractional[magnitude > 0].any():
-            return
-
-
-def rising_alpha(inner: Any, theta: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A start for ``inner``'s alpha: follow local minima from a smaller alpha up to it.
-
-    At a small alpha the problem is nearly unpenalized and its free set hardly matters. Each larger alpha
-    starts from the free set of the one before. Returns the given point or the one found, whichever has the
-    lower F.
-    """
-    problem = inner.problem
-    rival, rival_gradient = theta, gradient
-    for alpha in problem.alpha * np.geomspace(0.05, 1.0, 6):
-        search = SoftSearch(inner.at(alpha), rival, problem.free_set(rival, rival_gradient))
-        rival, rival_gradient = search.theta, search.gradient
-    incumbent = SoftSearch(inner, theta, problem.free_set(theta, gradient))
-    better = search if search.objective < incumbent.objective else incumbent
-    return better.theta, better.gradient
-
-
 # -- trimmed: any loss, single coefficients or groups ---------------------------------------------------
 
 
@@ -312,9 +177,9 @@ def _trimmed_general(inner, theta0, rng, effort):
     problem, penalty = inner.problem, inner.problem.penalty
     theta, weights = theta0, None
     if theta0 is None and problem.alpha >= problem.exact_threshold() and penalty.n_free > 0:
-        theta, weights = yield from _eliminated_start(inner)
+        theta, weights = yield from eliminated_start(inner)
     elif theta0 is None:
-        theta, _, weights = yield from _default_start(inner, effort)
+        theta, _, weights = yield from default_start(inner, effort)
     best = yield from _settled(inner, theta, weights)
     yield from improve_on_model(inner, best, rng, effort)
 
@@ -391,7 +256,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     problem, penalty = inner.problem, inner.problem.penalty
     exact = problem.alpha >= problem.exact_threshold()
     if theta0 is None:
-        theta, gradient, _ = yield from _default_start(inner, effort)
+        theta, gradient, _ = yield from default_start(inner, effort)
     else:
         theta, gradient = theta0, problem.gradient(theta0)
     weights = problem.weights(theta, gradient)
@@ -412,8 +277,8 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
     yield _step_at(search)
     yield from _search(search, rng, effort)
-    if effort.rivals and not exact:
-        search = yield from _subset_rival(search, rng, effort)
+    if effort.rivals or supports_are_hard(problem):
+        search = yield from _challenged(search, rng, effort)
     theta, free = search.solution()
     certified = search.certifies and search.decided()
     for step in _majorize_minimize(inner, theta, problem.weights_freeing(theta, free)):
@@ -437,17 +302,35 @@ def _search(search, rng, effort):
         yield from _shown(search, exchange_while_better(search, (), effort.trials))
 
 
-def _subset_rival(search, rng, effort):
-    """The better of a soft search and one from a best subset, where F is the loss alone."""
-    inner = search.inner
-    theta, gradient, *_ = _lasso_start(inner.at(_start_alpha(inner)), 1e-3)
-    subset = SubsetSearch(inner, inner.problem.free_set(theta, gradient))
-    for _ in _search(subset, rng, effort):
-        yield _step_at(search)  # a run that is stopped here returns the incumbent
-    rival = SoftSearch(inner, *subset.solution())
-    for _ in _search(rival, rng, effort):
-        yield _step_at(search)
-    return rival if rival.objective < search.objective else search
+def _challenged(search, rng, effort):
+    """The lowest of a search and of those from other starts; a generator of its steps."""
+    inner, exact = search.inner, search.certifies
+    if effort.rivals and not exact:
+        theta, gradient, *_ = lasso_start(inner.at(start_alpha(inner)), 1e-3)
+        rival = SubsetSearch(inner, inner.problem.free_set(theta, gradient))
+        for _ in _search(rival, rng, effort):
+            yield _step_at(search)  # a run that is stopped here returns the incumbent
+        rival = SoftSearch(inner, *rival.solution())
+        for _ in _search(rival, rng, effort):
+            yield _step_at(search)
+        search = min(rival, search, key=lambda found: found.objective)
+    best, agreed = search, 0
+    for free in random_starts(inner, rng, effort.starts, effort.work):
+        rival = SubsetSearch(inner, free)
+        while rival.swap_best():
+            pass
+        if not exact:
+            rival = SoftSearch(inner, *rival.solution())
+        yield _step_at(best)
+        if rival.objective < best.objective * (1 - 1e-9):
+            best, agreed = rival, 0
+        else:
+            agreed += np.array_equal(np.sort(rival.free), np.sort(best.free))
+            if agreed == effort.agreed:
+                break
+    if best is not search:
+        yield from _search(best, rng, effort)
+    return best
 
 
 def _exchange(search, rng, effort, kicks):
