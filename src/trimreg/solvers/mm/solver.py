@@ -317,7 +317,7 @@ def _challenged(search, rng, effort):
     best, agreed = search, 0
     for free in random_starts(inner, rng, effort.starts, effort.work):
         rival = SubsetSearch(inner, free)
-        while rival.swap_best():
+        for _ in exchange_while_better(rival, splices=()):
             pass
         if not exact:
             rival = SoftSearch(inner, *rival.solution())
