@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from trimreg.solvers.mm.kernels import add_rows, best_swaps, coordinate_descent
+from trimreg.penalties import subgradient_residual
+from trimreg.solvers.mm.kernels import add_rows, best_swaps, coordinate_descent, submatrix, violators
 
 
 @pytest.mark.parametrize("level", [0.3, np.inf])
@@ -64,3 +65,24 @@ def test_rows_are_added_up_as_numpy_does(count):
     expected = total + coefficient @ matrix[rows]
     add_rows(matrix, rows, coefficient, total)
     np.testing.assert_allclose(total, expected, rtol=1e-13, atol=1e-14)
+
+
+def test_violators_are_those_of_the_residual():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        theta, gradient = rng.integers(-2, 3, (2, 12)).astype(float)
+        threshold = rng.choice([0.0, 0.5, 1.0, np.inf], 12)
+        theta[np.isinf(threshold)] = 0.0
+        positive = rng.random(12) < 0.5
+        theta[positive] = np.abs(theta[positive])
+        violation = np.abs(subgradient_residual(theta, gradient, threshold, positive))
+        worst, found = violators(theta, gradient, threshold, positive, 0.7)
+        assert worst == violation.max()
+        np.testing.assert_array_equal(found, np.flatnonzero((theta != 0) | (violation > 0.7)))
+
+
+def test_a_part_of_a_matrix():
+    matrix = np.random.default_rng(0).standard_normal((7, 9))
+    rows, columns = np.array([3, 0, 6, 3]), np.array([8, 1])
+    np.testing.assert_array_equal(submatrix(matrix, rows, columns), matrix[rows[:, None], columns])
+    assert submatrix(matrix, rows[:0], columns).shape == (0, 2)

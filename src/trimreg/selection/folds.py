@@ -30,6 +30,7 @@ _COPIED = 1 << 26  # bytes of X up to which a fold has its own copy of the train
 _PREDICTED = 1 << 24  # linear predictors (of all samples) that one pass over data on disk computes
 _PER_SCORE = 4  # arrays of the size of a linear predictor that scoring one fit takes
 ALL_COLUMNS = 3000  # with more columns the whole Gram matrix is not formed
+_BLOCK = 32  # rows of a Gram matrix that are worked on together
 _CANCELLED = 1e-5  # a column is computed anew if its variance in the fold is below this part of that before
 
 
@@ -49,17 +50,20 @@ class TotalGram:
     ) -> np.ndarray:
         """The Gram matrix of the other samples: the columns of ``design`` with weights ``d``."""
         mass = np.delete(weights, left_out).sum()
-        moments, mean = _second_moments(X[left_out], weights[left_out], self.mean is not None)
-        gram = self.gram - moments
-        if self.mean is not None:
-            delta = mean - self.mean
-            gram -= weights[left_out].sum() * np.outer(delta, delta)
-        gram /= mass
-        if self.mean is not None:
-            delta = design.offset - self.mean
-            gram -= np.outer(delta, delta)
+        gram, mean = _second_moments(X[left_out], weights[left_out], self.mean is not None)
         scale = design.inverse_scale
-        gram *= scale * scale[:, None]
+        if self.mean is not None:
+            moved, shift = mean - self.mean, design.offset - self.mean
+            taken = weights[left_out].sum() * moved
+        for start in range(0, len(gram), _BLOCK):  # each block of rows stays in the processor's cache
+            rows = slice(start, start + _BLOCK)
+            block = np.subtract(self.gram[rows], gram[rows], out=gram[rows])
+            if self.mean is not None:
+                block -= np.outer(taken[rows], moved)
+            block /= mass
+            if self.mean is not None:
+                block -= np.outer(shift[rows], shift)
+            block *= scale[rows, None] * scale
         # If one sample left out outweighs the others, the subtraction loses all digits.
         before = np.diag(self.gram) / mass * scale**2
         lost = np.flatnonzero(design.column_norms(d) ** 2 < _CANCELLED * before)

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ..designs.base import Design
+from .mm.kernels import submatrix
 
 _FEW = 512  # up to this many rows and columns the whole matrix costs less than many small products
 _ROOM = 64  # full rows that there is room for from the first; memory is taken only as it is used
@@ -75,7 +76,7 @@ class GramCache:
     def block(self, rows: np.ndarray, cols: np.ndarray | None = None) -> np.ndarray:
         """The contiguous block of the Gram matrix for these columns of the design."""
         place = self._places(rows)
-        return self._store[place[:, None], place if cols is None else self._places(cols)]
+        return submatrix(self._store, place, place if cols is None else self._places(cols))
 
     def _places(self, W):
         place = self.place[W]
@@ -149,7 +150,7 @@ class FixedGram(GramCache):
         self.members = U
         self.place = np.full(n_features, -1, dtype=np.intp)
         self.place[U] = np.arange(U.size)
-        self._store = gram
+        self._store = np.ascontiguousarray(gram)
 
     def require(self, W: np.ndarray) -> None:
         if self.place[W].min(initial=0) < 0:

@@ -45,6 +45,38 @@ def coordinate_descent(gram, gradient, theta, threshold, positive, max_epochs, t
     return max_epochs
 
 
+@njit(cache=True)
+def submatrix(matrix, rows, columns):
+    """``matrix[rows[:, None], columns]``, in half of NumPy's time."""
+    part = np.empty((rows.size, columns.size))
+    for i in range(rows.size):
+        row = matrix[rows[i]]
+        for j in range(columns.size):
+            part[i, j] = row[columns[j]]
+    return part
+
+
+@njit(cache=True)
+def violators(theta, gradient, threshold, positive, goal):
+    """The largest violation of an optimality condition, and the coordinates above ``goal`` or not at 0.
+
+    A violation is the size of the residual of :func:`trimreg.penalties.subgradient_residual`.
+    """
+    worst, count = 0.0, 0
+    found = np.empty(theta.size, dtype=np.intp)
+    for j in range(theta.size):
+        if theta[j] == 0.0:
+            slope = gradient[j] if positive[j] else -abs(gradient[j])
+            violation = max(-slope - threshold[j], 0.0)
+        else:
+            violation = abs(gradient[j] + np.sign(theta[j]) * threshold[j])
+        worst = max(worst, violation)
+        if theta[j] != 0.0 or violation > goal:
+            found[count] = j
+            count += 1
+    return worst, found[:count]
+
+
 @njit(cache=True, fastmath={"contract", "reassoc"})
 def add_rows(matrix, rows, coefficient, total):
     """``total += coefficient @ matrix[rows]`` without a copy of the rows, four rows per pass."""

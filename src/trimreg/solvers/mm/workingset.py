@@ -26,7 +26,7 @@ import numpy as np
 from ...penalties.base import largest_violation, subgradient_residual
 from ..gram import FixedGram, GramCache, cholesky_solve, regularized_cholesky
 from ..problem import Problem
-from .kernels import add_rows, coordinate_descent
+from .kernels import add_rows, coordinate_descent, submatrix, violators
 
 _EPOCHS = 200
 _SWEPT = 10  # rounds of coordinate descent before coordinates enter one by one
@@ -461,12 +461,10 @@ class GramSolver(InnerSolver):
         positive = self.problem.positive
         nonnegative = positive[self.columns] if np.ndim(positive) else np.full(theta.size, positive)
         for _ in range(max_rounds):
-            violation = np.abs(subgradient_residual(theta, gradient, threshold, nonnegative))
-            worst = float(violation.max(initial=0.0))
+            worst, W = violators(theta, gradient, threshold, nonnegative, goal)
             if worst <= goal:
                 return True
-            W = np.flatnonzero((theta != 0) | (violation > goal))
-            local, slope, block = theta[W], gradient[W], self._block[W[:, None], W]
+            local, slope, block = theta[W], gradient[W], submatrix(self._block, W, W)
             aim = max(0.3 * goal, 1e-3 * worst)
             minimize_block(block, slope, local, threshold[W], nonnegative[W], aim)
             moved = local - theta[W]
