@@ -128,6 +128,8 @@ class Penalty:
     def _with_factor(self, factor):
         self._factor = factor
         self._regular = np.flatnonzero((factor > 0) & np.isfinite(factor))
+        every = self._regular.size == factor.size
+        self._at_regular: Any = slice(None) if every else self._regular  # a slice copies nothing
         self._excluded = np.isinf(factor)
         return self
 
@@ -181,7 +183,7 @@ class Penalty:
         length = self.norm.lengths(theta)
         if np.any(length[self._excluded]):
             return np.inf
-        j = self._regular
+        j = self._at_regular
         return float(self._value(length[j], alpha, self._factor[j]))
 
     def weights(self, theta: np.ndarray, alpha: float, gradient: np.ndarray | None = None) -> np.ndarray:
@@ -191,7 +193,7 @@ class Penalty:
         ties between equal magnitudes.
         """
         weights = self._excluded.astype(float)
-        j = self._regular
+        j = self._at_regular
         tie = None if gradient is None else self.norm.dual_lengths(gradient)[j] / self._factor[j]
         weights[j] = self._weights(self.norm.lengths(theta)[j], alpha, self._factor[j], tie)
         return weights

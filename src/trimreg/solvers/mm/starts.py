@@ -88,16 +88,21 @@ def start_alpha(inner):
 
 
 def lasso_start(inner, tol, rounds=5):
-    """``(theta, gradient, loss, weights)`` of the weighted lasso followed by some steps of MM."""
+    """``(theta, gradient, loss, weights)`` of the weighted lasso followed by some steps of MM.
+
+    For least squares the steps of MM stay among the columns that the lasso took up, and do not touch X.
+    """
     problem, penalty = inner.problem, inner.problem.penalty
     theta, gradient = inner.null, inner.gradient_at_null
     weights = np.ones(inner.norm.count)
-    for _ in range(rounds):
+    for count in range(rounds):
         threshold = penalty.thresholds(weights, problem.alpha)
         theta, gradient, loss, _ = inner.solve(theta, threshold, tol=tol, gradient=gradient)
         previous, weights = weights, problem.weights(theta, gradient)
         if np.array_equal(weights, previous):
             break
+        if count == 0 and inner.gram is not None and inner.norm.q is None:
+            inner = GramSolver(inner, np.sort(inner.gram.members), theta, gradient, loss)
     return theta, gradient, loss, weights
 
 
