@@ -31,9 +31,8 @@ from .mm.starts import homotopy
 from .mm.workingset import GramSolver, WorkingSetSolver
 from .problem import Problem
 from .search.exchange import exchange_while_better, kick
-from .search.sizes import Subset, share
+from .search.sizes import Subset, grown, share
 from .search.soft import SoftSearch
-from .search.subset import SubsetSearch
 
 _ALL_COLUMNS = 3000  # up to this many columns the whole Gram matrix is formed
 _KICKS = 1  # out of the basin of a best subset that is a rival at the largest alpha
@@ -69,7 +68,7 @@ def surface(
     else:
         rows = _General(inner, effort, rng)
     if verify and effort != "low" and normal.near:
-        rows.alone = partial(_alone, inner, norms, copy.deepcopy(rng), effort)
+        rows.alone = partial(_alone, normal, norms, tol, copy.deepcopy(rng), effort)
     hs, order = [int(h) for h in hs], np.argsort(alphas)
     threshold = normal.exact_threshold()
     exact = [j for j in order if alphas[j] >= threshold]
@@ -82,10 +81,10 @@ def surface(
     return [[replace(step, theta=step.theta / norms) for step in row] for row in steps]
 
 
-def _alone(inner, norms, rng, effort, h, alpha) -> Step:
-    """The single fit of a cell."""
-    rng = copy.deepcopy(rng)  # each single fit has the same random numbers
-    *_, step = normalized_steps(inner.at(alpha, h), norms, None, rng, EFFORTS[effort])
+def _alone(normal, norms, tol, rng, effort, h, alpha) -> Step:
+    """The single fit of a cell: nothing is shared, so that it is the same to the last digit."""
+    inner = WorkingSetSolver(normal.at(alpha).freeing(h), tol)
+    *_, step = normalized_steps(inner, norms, None, copy.deepcopy(rng), EFFORTS[effort])
     return step
 
 
@@ -235,7 +234,7 @@ class _LeastSquares:
         """Best subsets, as starts: if alpha is large they are the solution."""
         alpha = self.inner.problem.exact_threshold() * (1 + 1e-6) or 1.0
         rng, starts = np.random.default_rng(0), {}
-        for h, search in self._grown(hs, alpha):
+        for h, search in grown(self.inner.at(alpha), hs):
             for _ in range(_KICKS if h > 1 else 0):
                 kick(search, rng, 3)
             starts[h] = (*search.solution(), None)
@@ -289,30 +288,23 @@ class _LeastSquares:
 
     # -- rows of best subsets ----------------------------------------------------------------------------
 
-    def _grown(self, hs, alpha):
-        """``(h, search)`` for rising h; each best subset grows from the last by its best column and swaps."""
-        search = SubsetSearch(self.inner.at(alpha, hs[0]), np.empty(0, dtype=np.intp))
-        for h in hs:
-            search.grow(h)
-            yield h, search
-
     def subsets(self, hs, alpha, tell):
         """Steps of best subsets of rising size."""
         if self.alone is not None:
             yield from self._shared(hs, alpha, tell)
             return
-        for h, search in self._grown(hs, alpha):
+        for h, search in grown(self.inner.at(alpha), hs):
             tell()
             yield self._step(*search.solution(), search.objective, h, alpha)
 
     def _shared(self, hs, alpha, tell):
         """The same from the better of the grown subset and the single fit, shared among the sizes."""
-        problem, found = self.inner.problem, {}
-        for h, search in self._grown(hs, alpha):
+        problem, found, single = self.inner.problem, {}, {}
+        for h, search in grown(self.inner.at(alpha), hs):
             found[h] = Subset(search.objective, search.free.copy())
             if problem.ridge.any() or h < np.count_nonzero(problem.d):  # otherwise the fit is perfect anyway
-                step = self.alone(h, alpha)
-                rival = Subset(step.objective, np.flatnonzero(step.theta))
+                single[h] = self.alone(h, alpha)
+                rival = Subset(single[h].objective, np.flatnonzero(single[h].theta))
                 found[h] = min(found[h], rival, key=lambda subset: subset.objective)
             tell()
         share(search, found)
@@ -321,7 +313,9 @@ class _LeastSquares:
             search.move_to(subset.free)
             search.grow(h)  # there may be a swap that rounding has hidden
             optimal = True if self._near and search.decided() else None
-            yield self._step(*search.solution(), search.objective, h, alpha, optimal)
+            step = self._step(*search.solution(), search.objective, h, alpha, optimal)
+            # Columns that are close to dependent may count as dependent here and not there.
+            yield min(step, single.get(h, step), key=lambda step: step.objective)
 
     @property
     def _near(self):

@@ -8,6 +8,9 @@ themselves, at a local minimum. The start decides which one, so a trimmed penalt
 2. **MM** to a local minimum;
 3. **exchanges** (:mod:`trimreg.solvers.search.exchange`): splices, single swaps and a few kicks.
 
+A best subset is also compared with one that grows column by column (:mod:`trimreg.solvers.search.sizes`), as
+in a path, unless X is large.
+
 If supports are hard to find (:func:`~trimreg.solvers.mm.starts.supports_are_hard`), a few random starts
 follow (:func:`~trimreg.solvers.mm.starts.random_starts`), and the lowest of all is taken. The module
 :mod:`trimreg.solvers.mm.starts` has all starts.
@@ -39,6 +42,7 @@ from ..problem import Problem, feasible_start
 from ..search.exchange import exchange_while_better, kick
 from ..search.groups import GroupSearch
 from ..search.model import ModelSubset
+from ..search.sizes import Subset, grown, share
 from ..search.soft import SoftSearch
 from ..search.subset import SubsetSearch
 from .starts import (
@@ -279,6 +283,8 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     yield from _search(search, rng, effort)
     if effort.rivals or supports_are_hard(problem):
         search = yield from _challenged(search, rng, effort)
+    if exact and theta0 is None:
+        yield from _compare_with_grown(search, rng, effort)
     theta, free = search.solution()
     certified = search.certifies and search.decided()
     for step in _majorize_minimize(inner, theta, problem.weights_freeing(theta, free)):
@@ -300,6 +306,26 @@ def _search(search, rng, effort):
     if subset:
         search.refresh()  # the last check is free of the rounding of updates
         yield from _shown(search, exchange_while_better(search, (), effort.trials))
+
+
+def _compare_with_grown(search, rng, effort):
+    """Move a search to the best subset that has grown column by column, as in a path, if that is lower.
+
+    With rivals the subsets of neighboring sizes are starts too.
+    """
+    problem, h = search.inner.problem, search.size
+    if not problem.near or h * problem.y.shape[0] * problem.n_features > effort.work:
+        return
+    found = {}
+    hard = effort.rivals or supports_are_hard(problem)
+    for size, one in grown(search.inner, range(1, h + (4 if hard else 1))):
+        found[size] = Subset(one.objective, one.free.copy())
+    if hard:
+        found[h] = min(found[h], Subset(search.objective, search.free.copy()), key=lambda one: one.objective)
+        share(one, found)
+    if found[h].objective < search.objective * (1 - 1e-9):
+        search.move_to(found[h].free)
+        yield from _search(search, rng, effort)
 
 
 def _challenged(search, rng, effort):

@@ -7,11 +7,13 @@ from it. Shrinking from a larger size finds other subsets, and growing again car
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from ..mm.workingset import WorkingSetSolver
 from .subset import SubsetSearch
 
 _BETTER = 1e-9  # relative fall of the objective for which a subset is replaced
@@ -22,6 +24,14 @@ class Subset(NamedTuple):
 
     objective: float
     free: np.ndarray
+
+
+def grown(inner: WorkingSetSolver, sizes: Sequence[int]) -> Iterator[tuple[int, SubsetSearch]]:
+    """``(h, search)`` for rising sizes: each best subset grows from the last by columns and swaps."""
+    search = SubsetSearch(inner.at(inner.problem.alpha, sizes[0]), np.empty(0, dtype=np.intp))
+    for h in sizes:
+        search.grow(h)
+        yield h, search
 
 
 def resize(search: SubsetSearch, h: int) -> None:
