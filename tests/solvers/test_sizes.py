@@ -5,9 +5,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from trimreg.designs import as_design
+from trimreg.losses import Quadratic
 from trimreg.penalties import TrimmedL1
+from trimreg.solvers import Problem
+from trimreg.solvers.mm.solver import iterate
 from trimreg.solvers.mm.workingset import WorkingSetSolver
-from trimreg.solvers.search.sizes import Subset, resize, share
+from trimreg.solvers.search.sizes import Subset, grown, resize, share
 from trimreg.solvers.search.subset import SubsetSearch
 
 
@@ -59,3 +63,17 @@ def test_shared_subsets_lead_to_the_best_of_each_size(make_search, seed):
         best = min(loss(problem, columns) for columns in combinations(range(12), h))
         np.testing.assert_allclose(found[h].objective, best, rtol=1e-9)
         np.testing.assert_allclose(loss(problem, found[h].free), best, rtol=1e-9)
+
+
+@pytest.mark.parametrize("effort", ["medium", "high"])
+@pytest.mark.parametrize("seed", [0, 2, 5])
+def test_a_single_fit_is_no_worse_than_the_grown_subset(effort, seed):
+    """Random walks: the lasso leads to worse subsets here."""
+    rng = np.random.default_rng(seed)
+    X = np.cumsum(rng.standard_normal((80, 120)), axis=1)
+    y, d = X @ rng.standard_normal(120) + rng.standard_normal(80), np.full(80, 1 / 80)
+    problem = Problem(as_design(X, d), Quadratic(), y, d, TrimmedL1(8).bind(120), 1.0)
+    problem = problem.at(1.01 * problem.exact_threshold())
+    *_, (_, search) = grown(WorkingSetSolver(problem.normalized()[0], 1e-6), range(1, 9))
+    *_, step = iterate(problem, None, effort=effort)
+    assert step.objective <= search.objective * (1 + 1e-9)
