@@ -44,7 +44,7 @@ def refit(kind, h, alpha, X, y, **options):
 def test_the_scores_the_choice_and_the_last_fit_by_hand(make):
     X, y = make(n=60, p=8)
     folds = KFold(4)
-    model = TrimmedLassoCV(hs=HS, alphas=ALPHAS, cv=folds).fit(X, y)
+    model = TrimmedLassoCV(hs=HS, alphas=ALPHAS, l2s=0, cv=folds, rule="min").fit(X, y)
     expected = np.empty((5, 3, 4))
     for i, h in enumerate(HS):
         for j, alpha in enumerate(ALPHAS):
@@ -77,7 +77,7 @@ def test_the_scores_the_choice_and_the_last_fit_by_hand(make):
 def test_the_last_fit_is_that_of_the_estimator_without_cv(make, kind, loss, plain, alphas):
     X, y = make(loss, n=90, p=6)
     options = {"loss": loss} if kind is MEstimatorCV else {}
-    model = kind(hs=[0, 2, 3], alphas=alphas, cv=3, **options).fit(X, y)
+    model = kind(l2s=0, hs=[0, 2, 3], alphas=alphas, cv=3, **options).fit(X, y)
     best = refit(plain, model.h_, model.chosen_alpha_, X, y)
     np.testing.assert_allclose(model.objective_, best.objective_, rtol=1e-6)
     np.testing.assert_allclose(model.coef_, best.coef_, atol=1e-4)
@@ -92,12 +92,12 @@ def test_the_last_fit_is_that_of_the_estimator_without_cv(make, kind, loss, plai
 
 def test_one_standard_error(make):
     X, y = make(n=60, p=8, seed=3)
-    model = TrimmedLassoCV(hs=range(7), cv=5, rule="1se").fit(X, y)
+    model = TrimmedLassoCV(l2s=0, hs=range(7), cv=5, rule="1se").fit(X, y)
     scores = model.score_path_
     mean, error = scores.mean(axis=2), scores.std(axis=2, ddof=1) / np.sqrt(5)
     best = mean.argmax()
     assert model.h_ == model.hs_[np.flatnonzero(mean[:, 0] >= mean[best, 0] - error[best, 0])[0]]
-    assert model.h_ < TrimmedLassoCV(hs=range(7), cv=5).fit(X, y).h_
+    assert model.h_ < TrimmedLassoCV(l2s=0, hs=range(7), cv=5).fit(X, y).h_
     assert model.best_index_ == choose(scores, model.hs_, model.alphas_, "1se")
 
 
@@ -151,11 +151,11 @@ def test_weights_are_repetitions_in_a_criterion(make, kind):
 def test_the_grid_of_h_goes_by_the_smallest_training_part(make):
     X, y = make(n=50, p=40)
     folds = [(np.arange(30), np.arange(30, 50)), (np.arange(10, 50), np.arange(10))]
-    model = TrimmedLassoCV(cv=folds).fit(X, y)
+    model = TrimmedLassoCV(l2s=0, cv=folds).fit(X, y)
     np.testing.assert_array_equal(model.hs_, auto_hs(30, 40))
     weights = np.where(np.arange(50) < 30, 2.0, 1.0)
     np.testing.assert_array_equal(
-        TrimmedLassoCV(cv=folds[:1]).fit(X, y, sample_weight=weights).hs_, auto_hs(60, 40)
+        TrimmedLassoCV(l2s=0, cv=folds[:1]).fit(X, y, sample_weight=weights).hs_, auto_hs(60, 40)
     )
 
 
@@ -166,51 +166,54 @@ def test_every_way_to_say_the_same_folds(make):
     X, y = make(n=60, p=6)
     folds = list(KFold(3).split(X))
     masks = [(np.isin(np.arange(60), train), np.isin(np.arange(60), test)) for train, test in folds]
-    plain = TrimmedLassoCV(hs=[0, 1, 3], cv=3).fit(X, y)
+    plain = TrimmedLassoCV(l2s=0, hs=[0, 1, 3], cv=3).fit(X, y)
     for cv in (KFold(3), folds, iter(folds), masks, [(list(train), test - 60) for train, test in folds]):
-        model = TrimmedLassoCV(hs=[0, 1, 3], cv=cv).fit(X, y)
+        model = TrimmedLassoCV(l2s=0, hs=[0, 1, 3], cv=cv).fit(X, y)
         np.testing.assert_array_equal(model.score_path_, plain.score_path_)
-    assert TrimmedLassoCV(hs=[0]).fit(X, y).score_path_.shape == (1, 1, 5)
-    drawn = TrimmedLassoCV(hs=[0, 3], cv=ShuffleSplit(2, random_state=0)).fit(X, y)
+    assert TrimmedLassoCV(l2s=0, hs=[0]).fit(X, y).score_path_.shape == (1, 1, 5)
+    drawn = TrimmedLassoCV(l2s=0, hs=[0, 3], cv=ShuffleSplit(2, random_state=0)).fit(X, y)
     assert drawn.score_path_.shape == (2, 1, 2)
 
 
 def test_repeated_folds_are_those_of_every_round(make):
     X, y = make(n=60, p=6)
     folds = RepeatedKFold(n_splits=3, n_repeats=2, random_state=0)
-    both = TrimmedLassoCV(hs=[0, 1, 3, 5], cv=folds).fit(X, y)
+    both = TrimmedLassoCV(l2s=0, hs=[0, 1, 3, 5], cv=folds).fit(X, y)
     splits = list(folds.split(X))
-    rounds = [TrimmedLassoCV(hs=[0, 1, 3, 5], cv=splits[3 * k : 3 * k + 3]).fit(X, y) for k in range(2)]
+    rounds = [
+        TrimmedLassoCV(l2s=0, hs=[0, 1, 3, 5], cv=splits[3 * k : 3 * k + 3]).fit(X, y) for k in range(2)
+    ]
     scores = [one.score_path_ for one in rounds]
     np.testing.assert_array_equal(both.score_path_, np.concatenate(scores, axis=2))
     means = np.mean([one.mean(axis=2) for one in scores], axis=0)
     np.testing.assert_allclose(both.score_path_.mean(axis=2), means)
     assert both.best_index_ == np.unravel_index(means.argmax(), means.shape)
     mean, error = means[:, 0], both.score_path_.std(axis=2, ddof=1)[:, 0] / np.sqrt(3)
-    within = TrimmedLassoCV(hs=[0, 1, 3, 5], cv=folds, rule="1se").fit(X, y)
+    within = TrimmedLassoCV(l2s=0, hs=[0, 1, 3, 5], cv=folds, rule="1se").fit(X, y)
     assert within.best_index_[0] == np.flatnonzero(mean >= mean.max() - error[mean.argmax()])[0]
 
 
 def test_groups_of_samples_stay_together(make):
     X, y = make(n=60, p=6)
     groups = np.arange(60) % 4
-    model = TrimmedLassoCV(hs=[0, 1, 3], cv=LeaveOneGroupOut()).fit(X, y, cv_groups=groups)
+    model = TrimmedLassoCV(l2s=0, hs=[0, 1, 3], cv=LeaveOneGroupOut()).fit(X, y, cv_groups=groups)
     folds = [(np.flatnonzero(groups != g), np.flatnonzero(groups == g)) for g in range(4)]
     np.testing.assert_array_equal(
-        model.score_path_, TrimmedLassoCV(hs=[0, 1, 3], cv=folds).fit(X, y).score_path_
+        model.score_path_, TrimmedLassoCV(l2s=0, hs=[0, 1, 3], cv=folds).fit(X, y).score_path_
     )
-    assert TrimmedLassoCV(hs=[0, 1], cv=GroupKFold(2)).fit(X, y, cv_groups=groups).score_path_.shape[2] == 2
+    two = TrimmedLassoCV(l2s=0, hs=[0, 1], cv=GroupKFold(2)).fit(X, y, cv_groups=groups)
+    assert two.score_path_.shape[2] == 2
 
 
 def test_classes_are_stratified(make):
     X, y = make("logistic", n=60, p=4)
     order = np.argsort(y, kind="stable")
     labels = np.where(y[order] > 0, "b", "a")
-    model = TrimmedLogisticRegressionCV(hs=[0, 2], cv=3).fit(X[order], labels)
+    model = TrimmedLogisticRegressionCV(l2s=0, hs=[0, 2], cv=3).fit(X[order], labels)
     by_hand = list(StratifiedKFold(3).split(X[order], labels))
     np.testing.assert_array_equal(
         model.score_path_,
-        TrimmedLogisticRegressionCV(hs=[0, 2], cv=by_hand).fit(X[order], labels).score_path_,
+        TrimmedLogisticRegressionCV(l2s=0, hs=[0, 2], cv=by_hand).fit(X[order], labels).score_path_,
     )
     assert np.all(model.score_path_[0] > -0.75)  # with whole classes left out it would be far below
 
@@ -226,13 +229,13 @@ def test_samples_of_weight_zero_are_not_there(make):
     rest = [(place[np.intersect1d(a, kept)], place[np.intersect1d(b, kept)]) for a, b in folds]
     for scoring in (None, "neg_mean_absolute_error"):
         options = {"hs": [0, 1, 3], "alphas": ["exact", 0.2, 0.05], "scoring": scoring}
-        weighted = TrimmedLassoCV(cv=folds, **options).fit(X, y, sample_weight=weights)
-        without = TrimmedLassoCV(cv=rest, **options).fit(X[kept], y[kept])
+        weighted = TrimmedLassoCV(l2s=0, cv=folds, **options).fit(X, y, sample_weight=weights)
+        without = TrimmedLassoCV(l2s=0, cv=rest, **options).fit(X[kept], y[kept])
         np.testing.assert_allclose(weighted.score_path_, without.score_path_, rtol=1e-6)
         np.testing.assert_allclose(weighted.coef_, without.coef_, atol=1e-6)
     empty = np.ones(60)
     empty[:15] = 0.0  # the first fold has nothing to test on
-    model = TrimmedLassoCV(hs=[0, 1], cv=folds).fit(X, y, sample_weight=empty)
+    model = TrimmedLassoCV(l2s=0, hs=[0, 1], cv=folds).fit(X, y, sample_weight=empty)
     assert model.score_path_.shape == (2, 1, 3)
 
 
@@ -240,9 +243,9 @@ def test_samples_of_weight_zero_are_not_there(make):
 def test_jobs_do_not_matter(make, kind):
     X, y = make("logistic", n=60, p=5)
     options = {"hs": [0, 1, 2], "alphas": ["exact", 0.1], "cv": 3}
-    plain = kind(**options, random_state=np.random.default_rng(3)).fit(X, y)
+    plain = kind(l2s=0, **options, random_state=np.random.default_rng(3)).fit(X, y)
     with joblib.parallel_config("threading"):
-        threads = kind(**options, n_jobs=2, random_state=np.random.default_rng(3)).fit(X, y)
+        threads = kind(l2s=0, **options, n_jobs=2, random_state=np.random.default_rng(3)).fit(X, y)
     np.testing.assert_array_equal(threads.score_path_, plain.score_path_)
     np.testing.assert_array_equal(threads.coef_, plain.coef_)
 
@@ -250,8 +253,8 @@ def test_jobs_do_not_matter(make, kind):
 def test_jobs_in_other_processes(make):
     X, y = make("logistic", n=60, p=5)
     options = {"hs": [0, 2], "alphas": ["exact", 0.1], "cv": 3, "scoring": "accuracy"}
-    plain = TrimmedLogisticRegressionCV(**options).fit(X, y)
-    jobs = TrimmedLogisticRegressionCV(**options, n_jobs=2).fit(X, y)
+    plain = TrimmedLogisticRegressionCV(l2s=0, **options).fit(X, y)
+    jobs = TrimmedLogisticRegressionCV(l2s=0, **options, n_jobs=2).fit(X, y)
     np.testing.assert_array_equal(jobs.score_path_, plain.score_path_)
     np.testing.assert_array_equal(jobs.coef_, plain.coef_)
 
@@ -266,17 +269,17 @@ def absolute(model, X, y):
 def test_scorers_by_name_and_by_function(make):
     X, y = make(n=60, p=6)
     options = {"hs": [0, 1, 3], "alphas": ["exact", 0.1], "cv": 3}
-    named = TrimmedLassoCV(**options, scoring="neg_mean_absolute_error").fit(X, y)
+    named = TrimmedLassoCV(l2s=0, **options, scoring="neg_mean_absolute_error").fit(X, y)
     for scoring in (absolute, make_scorer(mean_absolute_error, greater_is_better=False)):
         np.testing.assert_allclose(
-            TrimmedLassoCV(**options, scoring=scoring).fit(X, y).score_path_, named.score_path_
+            TrimmedLassoCV(l2s=0, **options, scoring=scoring).fit(X, y).score_path_, named.score_path_
         )
     train, test = next(KFold(3).split(X))
     fit = refit(TrimmedLasso, 3, 0.1, X[train], y[train])
     np.testing.assert_allclose(named.score_path_[2, 1, 0], absolute(fit, X[test], y[test]), rtol=1e-4)
-    default = TrimmedLassoCV(**options).fit(X, y)
+    default = TrimmedLassoCV(l2s=0, **options).fit(X, y)
     np.testing.assert_allclose(
-        TrimmedLassoCV(**options, scoring="neg_mean_squared_error").fit(X, y).score_path_,
+        TrimmedLassoCV(l2s=0, **options, scoring="neg_mean_squared_error").fit(X, y).score_path_,
         default.score_path_,
         rtol=1e-9,
     )
@@ -289,13 +292,13 @@ def test_scorers_of_classes(make, loss):
     X, y = make(loss, n=60, p=6)
     labels = np.array(["a", "b", "c"])[y.astype(int)]
     options = {"hs": [0, 1, 3], "cv": 3}
-    default = TrimmedLogisticRegressionCV(**options).fit(X, labels)
-    named = TrimmedLogisticRegressionCV(**options, scoring="neg_log_loss").fit(X, labels)
+    default = TrimmedLogisticRegressionCV(l2s=0, **options).fit(X, labels)
+    named = TrimmedLogisticRegressionCV(l2s=0, **options, scoring="neg_log_loss").fit(X, labels)
     np.testing.assert_allclose(named.score_path_, default.score_path_, rtol=1e-6)
-    accuracy = TrimmedLogisticRegressionCV(**options, scoring="accuracy").fit(X, labels).score_path_
+    accuracy = TrimmedLogisticRegressionCV(l2s=0, **options, scoring="accuracy").fit(X, labels).score_path_
     np.testing.assert_allclose(accuracy * 20, np.round(accuracy * 20))
     if loss == "logistic":
-        area = TrimmedLogisticRegressionCV(**options, scoring="roc_auc").fit(X, labels)
+        area = TrimmedLogisticRegressionCV(l2s=0, **options, scoring="roc_auc").fit(X, labels)
         train, test = next(StratifiedKFold(3).split(X, labels))
         fit = refit(TrimmedLogisticRegression, 3, "exact", X[train], labels[train])
         np.testing.assert_allclose(
@@ -308,7 +311,7 @@ def test_scorers_of_classes(make, loss):
 
 def test_order_of_entry_is_that_of_the_path(make):
     X, y = make(n=80, p=8)
-    model = TrimmedLassoCV(hs=range(6), cv=3).fit(X, y)
+    model = TrimmedLassoCV(l2s=0, hs=range(6), cv=3).fit(X, y)
     inside = model.coef_path_[:, 0] != 0
     first = np.where(inside.any(axis=0), inside.argmax(axis=0), 99)
     order = model.entry_order_
@@ -317,7 +320,8 @@ def test_order_of_entry_is_that_of_the_path(make):
     assert np.all(np.delete(order, model.support_) == -1)
     ranked = model.support_[np.argsort(order[model.support_])]
     assert np.all(np.diff(first[ranked]) >= 0)
-    coarse = TrimmedLassoCV(hs=[0, model.h_], cv=3).fit(X, y)  # all enter at once: forward selection says how
+    # All enter at once: forward selection says how.
+    coarse = TrimmedLassoCV(l2s=0, hs=[0, model.h_], cv=3).fit(X, y)
     plain = refit(TrimmedLasso, model.h_, "exact", X, y)
     np.testing.assert_array_equal(coarse.entry_order_, plain.entry_order_)
 
@@ -361,8 +365,8 @@ def test_a_second_fit_forgets_the_first(make):
 def test_containers(make, form):
     X, y = make(n=60, p=6, zeros=0.3)
     options = {"hs": [0, 1, 3], "alphas": ["exact", 0.3, 0.03], "cv": 3}
-    plain = TrimmedLassoCV(**options).fit(X, y)
-    model = TrimmedLassoCV(**options).fit(form(X), y)
+    plain = TrimmedLassoCV(l2s=0, **options).fit(X, y)
+    model = TrimmedLassoCV(l2s=0, **options).fit(form(X), y)
     np.testing.assert_allclose(model.score_path_, plain.score_path_, rtol=1e-3)
     assert model.h_ == plain.h_
     assert model.coef_.dtype == (np.float32 if form is np.float32 else float)
@@ -371,7 +375,7 @@ def test_containers(make, form):
 @pytest.mark.parametrize("loss", ["multitask", "multinomial", "cox", "huber", "gamma", Poisson()])
 def test_every_loss(make, loss):
     X, y = make(getattr(loss, "name", loss), n=80, p=5)
-    model = MEstimatorCV(loss=loss, hs=[0, 1, 3], alphas=["exact", 0.1], cv=3).fit(X, y)
+    model = MEstimatorCV(l2s=0, loss=loss, hs=[0, 1, 3], alphas=["exact", 0.1], cv=3).fit(X, y)
     assert np.isfinite(model.score_path_).all()
     assert 0 in model.support_
     assert np.isfinite(model.predict(X)).all()
@@ -379,11 +383,12 @@ def test_every_loss(make, loss):
 
 def test_groups_of_features_and_factors(make):
     X, y = make(n=80, p=8)
-    model = MEstimatorCV(groups=np.repeat(np.arange(4), 2), q=np.inf, cv=3, alphas=["exact", 0.1]).fit(X, y)
+    options = {"groups": np.repeat(np.arange(4), 2), "q": np.inf, "alphas": ["exact", 0.1], "l2s": 0}
+    model = MEstimatorCV(**options, cv=3).fit(X, y)
     assert model.hs_.max() <= 4
     inside = model.coef_path_ != 0
     np.testing.assert_array_equal(inside[..., ::2], inside[..., 1::2])
-    model = TrimmedLassoCV(penalty_factor=[0.0, np.inf, *[1.0] * 6], positive=True, cv=3).fit(X, y)
+    model = TrimmedLassoCV(l2s=0, penalty_factor=[0.0, np.inf, *[1.0] * 6], positive=True, cv=3).fit(X, y)
     assert model.coef_path_.min() == 0.0
     assert 1 not in model.support_
     assert model.coef_[0] > 0
@@ -450,8 +455,8 @@ def test_the_choice_is_certified_and_scored_with_names():
     rng = np.random.default_rng(0)
     X = pandas.DataFrame(rng.standard_normal((60, 5)), columns=list("abcde"))
     y = 2.0 * X["a"] + rng.standard_normal(60)
-    plain = TrimmedLassoCV(hs=range(4), cv=3).fit(X, y, sample_weight=rng.uniform(0.5, 1.0, 60))
+    plain = TrimmedLassoCV(l2s=0, hs=range(4), cv=3).fit(X, y, sample_weight=rng.uniform(0.5, 1.0, 60))
     assert plain.stationarity_ < 1e-20
-    by_name = TrimmedLassoCV(hs=range(4), cv=3, scoring="neg_mean_squared_error").fit(X, y)
+    by_name = TrimmedLassoCV(l2s=0, hs=range(4), cv=3, scoring="neg_mean_squared_error").fit(X, y)
     assert by_name.stationarity_ < 1e-20
-    assert np.allclose(by_name.score_path_, TrimmedLassoCV(hs=range(4), cv=3).fit(X, y).score_path_)
+    assert np.allclose(by_name.score_path_, TrimmedLassoCV(l2s=0, hs=range(4), cv=3).fit(X, y).score_path_)

@@ -147,7 +147,7 @@ def test_the_automatic_ridges_follow_the_curvature(make):
 
 @pytest.mark.parametrize(
     ("l2s", "expected"),
-    [(None, [0.0]), ("auto", "auto"), (2, [2.0]), ([1, 0.1, 1.0], [0.1, 1.0]), (np.array([0.5]), [0.5])],
+    [("auto", "auto"), (2, [2.0]), ([1, 0.1, 1.0], [0.1, 1.0]), (np.array([0.5]), [0.5])],
 )
 def test_check_l2s_sorts(l2s, expected):
     assert check_l2s(l2s) == expected

@@ -54,7 +54,7 @@ class SurfaceCV(LinearEstimator):
         self
         """
         search, scorer = Search.of(self), self._scorer()
-        check_l2s(self.l2s)
+        check_l2s(self._l2s)
         check.check_choice("effort", self.effort, EFFORTS)
         if scorer is not None:
             X = check.check_near(X, "scoring", "leave scoring=None")
@@ -77,7 +77,7 @@ class SurfaceCV(LinearEstimator):
             times = (np.bincount(train, minlength=d.size) for train, _ in folds)
             n = min(count_samples(sample_weight, d, each) for each in times)
         self.hs_, self.alphas_ = grid = grid_for(task, self.hs, self.alphas, n)
-        self.l2s_ = l2s_for(task, self.l2s)
+        self.l2s_ = l2s_for(task, self._l2s)
         for name in ("score_path_", "l2_score_path_", "criterion_path_", "l2_criterion_path_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if self.criterion is None:
@@ -101,6 +101,12 @@ class SurfaceCV(LinearEstimator):
         self.path_, self.coef_path_, self.best_index_ = path, path.coefs, best[:2]
         self.h_, self.chosen_alpha_ = int(self.hs_[best[0]]), self.alphas_[best[1]]
         self._fit_choice(data, replace(settings, l2=self.l2s_[best[2]]))
+
+    @property
+    def _l2s(self):
+        """The ridge terms to try; the default is a grid where folds choose, and none with a criterion."""
+        default = "auto" if self.criterion is None else 0.0
+        return default if self.l2s is None else self.l2s
 
     def _paths(self, search, tasks):
         """The fits to all samples for tasks of different l2."""
@@ -240,17 +246,20 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
         ``"exact"`` chooses among best subsets, so only h is left to choose. ``"auto"`` is a grid of 21
         numbers. A sequence may hold numbers and ``"exact"``.
     l2s : None, "auto", number or sequence of numbers, default=None
-        Ridge terms; None is 0. ``"auto"`` is 0 and six numbers from 0.01 to 3, for columns of deviation one
-        (times the curvature of the loss, if that is not 1). The more coefficients are kept and the weaker the
-        signal, the more a ridge helps: ``TrimmedLassoCV(hs=[10], l2s="auto")`` predicts as well as ten
-        features can.
+        Ridge terms. ``"auto"`` is 0 and six numbers from 0.01 to 3, for columns of deviation one (times the
+        curvature of the loss, which is 1 for least squares). The more coefficients are kept and the weaker
+        the signal, the more a ridge helps: ``TrimmedLassoCV(hs=[10])`` predicts as well as ten features can.
+        0 leaves the coefficients unshrunk, and takes about a quarter of the time. None is ``"auto"`` for a
+        choice by folds, and 0 with a ``criterion``.
     cv : int, splitter or iterable, default=None
         The folds; None is 5. As in scikit-learn, stratified for classifiers. ``RepeatedKFold`` averages the
         scores over several divisions of the samples; standard errors do not shrink with the repetitions.
-    rule : {"min", "1se", "paired"}, default="min"
-        The best mean score; or the smallest h (then the largest alpha) within one standard error of it; or
-        the best lasso or best subset, unless another cell is better by more than the standard error of the
-        paired differences over the folds. See :func:`~trimreg.selection.choose`.
+    rule : {"paired", "min", "1se"}, default="paired"
+        ``"min"`` is the best mean score. ``"1se"`` is the smallest h (then the largest alpha) within one
+        standard error of it. ``"paired"`` is the best mean score among the lasso (h = 0) and best subsets
+        (``"exact"``, or the largest alpha), unless another cell is better by more than the standard error of
+        the paired differences over the folds; with ``alphas="exact"`` it is the same as ``"min"``. See
+        :func:`~trimreg.selection.choose`.
     criterion : {None, "aic", "bic", "ebic", "gic"}, default=None
         Choose by an information criterion on all samples, without folds.
     scoring : str or callable, default=None
@@ -313,7 +322,7 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
     """
 
     def __init__(
-        self, hs="auto", alphas="exact", l2s=None, cv=None, rule="min", criterion=None, scoring=None,
+        self, hs="auto", alphas="exact", l2s=None, cv=None, rule="paired", criterion=None, scoring=None,
         effort="medium", fit_intercept=True, standardize=True, positive=False, penalty_factor=None,
         groups=None, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
     ):  # fmt: skip
@@ -362,7 +371,7 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
     """
 
     def __init__(
-        self, hs="auto", alphas="exact", l2s=None, cv=None, rule="min", criterion=None, scoring=None,
+        self, hs="auto", alphas="exact", l2s=None, cv=None, rule="paired", criterion=None, scoring=None,
         class_weight=None, effort="medium", fit_intercept=True, standardize=True, positive=False,
         penalty_factor=None, groups=None, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
     ):  # fmt: skip
@@ -419,7 +428,7 @@ class MEstimatorCV(Regressor, SurfaceCV):
     """
 
     def __init__(
-        self, loss="quadratic", hs="auto", alphas="exact", l2s=None, cv=None, rule="min", criterion=None,
+        self, loss="quadratic", hs="auto", alphas="exact", l2s=None, cv=None, rule="paired", criterion=None,
         scoring=None, effort="medium", fit_intercept=True, standardize=True, positive=False,
         penalty_factor=None, groups=None, q=2, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
     ):  # fmt: skip

@@ -169,8 +169,8 @@ def check_l2s(l2s: Any) -> Any:
 
     Parameters
     ----------
-    l2s : None, "auto", number or sequence of numbers
-        Numbers have to be finite and nonnegative. None is 0.
+    l2s : "auto", number or sequence of numbers
+        Numbers have to be finite and nonnegative.
 
     Returns
     -------
@@ -183,11 +183,9 @@ def check_l2s(l2s: Any) -> Any:
     >>> check_l2s([1, 0.1, 0, 1.0])
     [0.0, 0.1, 1.0]
     """
-    if l2s is None:
-        return [0.0]
     if isinstance(l2s, str):
         if l2s != "auto":
-            raise ValueError(f"l2s must be None, 'auto' or numbers; got {l2s!r}")
+            raise ValueError(f"l2s must be 'auto' or numbers; got {l2s!r}")
         return l2s
     if isinstance(l2s, numbers.Real):
         return [float(check.check_number("l2s", l2s, 0.0))]
