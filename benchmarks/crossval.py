@@ -33,7 +33,7 @@ def run(quick: bool = False) -> Section:
             number[test] = i
 
         def ours(X=X, y=y, splits=splits):
-            return TrimmedLassoCV(hs=sizes, alphas="exact", cv=splits).fit(X, y)
+            return TrimmedLassoCV(hs=sizes, alphas="exact", l2s=0, cv=splits).fit(X, y)
 
         def peer(X=X, y=y, number=number):
             return LinearRegression(cv=FOLDS, support_size=sizes).fit(X, y, cv_fold_id=number)

@@ -163,7 +163,7 @@ def _trimmed(data, h):
 def _trimmed_by_validation(data):
     from ..selection import TrimmedLassoCV
 
-    return TrimmedLassoCV(hs=list(H_VALUES), cv=data.folds, standardize=False).fit(data.X, data.y)
+    return TrimmedLassoCV(hs=list(H_VALUES), l2s=0, cv=data.folds, standardize=False).fit(data.X, data.y)
 
 
 def _lasso(data):

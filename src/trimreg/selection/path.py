@@ -213,13 +213,16 @@ def cells(task: Task, hs, alphas, l2s, *, gram=None, **options):
     problem = problem.compressed() if problem.worth_compressing else problem
     if gram is None and problem.loss.constant_curvature and len(l2s) > 1:
         gram = _shared_gram(with_ridge(problem, 0.0))
-    grids = []
-    for l2 in l2s:
+    grids: dict[float, list] = {}
+    last = 0.0
+    for k, l2 in enumerate(sorted(l2s, reverse=True)):  # from the largest, which is the easiest
         problem = with_ridge(problem, l2)
-        known = None if gram is None else partial(gram, problem.ridge)
-        # Every l2 has the same random numbers, so that it does not depend on the others.
-        grids.append(surface(problem, hs, values, tol=tol, rng=deepcopy(rng), gram=known, **options))
-    return values, grids, problem
+        options["gram"] = None if gram is None else partial(gram, problem.ridge)
+        # Two of three start from the l2 before and trust its search. All have the same random numbers.
+        options["known"] = grids[last] if k % 3 else None
+        grids[l2] = surface(problem, hs, values, tol=tol, rng=deepcopy(rng), **options)
+        last = l2
+    return values, [grids[l2] for l2 in l2s], problem
 
 
 def _shared_gram(problem):

@@ -46,7 +46,7 @@ def surface(
     problem: Problem, hs: Sequence[int], alphas: Sequence[float], *, tol: float = 1e-6,
     rng: np.random.Generator | None = None, effort: str = "medium",
     gram: Callable[[np.ndarray], GramCache] | None = None, verify: bool = True,
-    advance: Callable[[], None] = lambda: None,
+    known: list[list[Step]] | None = None, advance: Callable[[], None] = lambda: None,
 ) -> list[list[Step]]:  # fmt: skip
     """One :class:`Step` per cell: ``steps[i][j]`` for ``hs[i]``, which rise, and ``alphas[j]``, in any order.
 
@@ -55,7 +55,9 @@ def surface(
     homotopy in every cell. ``gram`` gives a Gram matrix for the norms of the columns, if it does not come
     from the design. With ``verify`` every cell is checked by the true gradient, and finished by MM if it
     falls short. Above the threshold it is then also no worse than a single fit with the same ``rng`` and
-    ``effort``, for the time of these fits (but not with ``"low"``). ``advance`` is called after every cell.
+    ``effort``, for the time of these fits (but not with ``"low"``). ``known`` is this surface for another
+    ridge. For losses other than least squares, and for groups, its solutions are starts, and there are no
+    random kicks if one of its free sets is found again. ``advance`` is called after every cell.
     """
     normal, norms = problem.normalized()
     inner = WorkingSetSolver(normal, tol)
@@ -67,6 +69,9 @@ def surface(
         rows = _LeastSquares(inner, effort, verify)
     else:
         rows = _General(inner, effort, rng)
+        for h, row in zip(hs, known or (), strict=known is not None):
+            for alpha, step in zip(alphas, row, strict=True):
+                rows.known[int(h), float(alpha)] = replace(step, theta=step.theta * norms)
     if verify and effort != "low" and normal.near:
         rows.alone = partial(_alone, normal, norms, tol, copy.deepcopy(rng), effort)
     hs, order = [int(h) for h in hs], np.argsort(alphas)
@@ -354,6 +359,7 @@ class _General:
     def __init__(self, inner: WorkingSetSolver, effort: str, rng):
         self.inner, self.rng = inner, rng
         self.effort = EFFORTS[effort]
+        self.known: dict[tuple[int, float], Step] = {}  # solutions for another ridge, by h and alpha
 
     def soft(self, hs, alphas, tell):
         steps = []
@@ -388,6 +394,9 @@ class _General:
         """The lowest end of MM from the starts (by default the null model), improved on its model."""
         inner = self.inner.at(alpha, h)
         best, tried = incumbent, set()
+        known = self.known.get((h, alpha))
+        if known is not None and incumbent is None:
+            starts = [*starts, known]
         for start in starts or [None]:
             theta = inner.null if start is None else start.theta
             weights = inner.problem.weights(theta, inner.problem.gradient(theta))
@@ -400,5 +409,7 @@ class _General:
                 best = step
         if best is incumbent or not self.effort.search:
             return best
-        *_, best = improve_on_model(inner, best, self.rng, self.effort)
+        again = known is not None and np.array_equal(best.weights, known.weights)
+        effort = replace(self.effort, kicks=0) if again else self.effort
+        *_, best = improve_on_model(inner, best, self.rng, effort)
         return best
