@@ -11,7 +11,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, MultiTaskLasso
 
-from trimreg import TrimmedL1, solve
+from trimreg import TrimmedL1, TrimmedLogisticRegression, TrimmedPoissonRegressor, solve
 from trimreg.losses import Huber, get_loss
 from trimreg.penalties import L1, MCP, SCAD
 
@@ -451,3 +451,38 @@ def test_awkward_problems(block):
         if arguments["alpha"] == "exact":
             used = penalty.norm.lengths(result.theta)[penalty.levels(1.0) > 0]
             assert np.count_nonzero(used) <= penalty.n_free, seed
+
+
+# -- single swaps, by enumeration ------------------------------------------------------------------------
+
+
+def correlated_classes(loss, seed, k, n=100, p=20):
+    """AR(1) columns of correlation 0.5, k of them with an effect."""
+    rng = np.random.default_rng(seed)
+    distance = np.abs(np.subtract.outer(np.arange(p), np.arange(p)))
+    X = rng.standard_normal((n, p)) @ np.linalg.cholesky(0.5**distance).T
+    effects = rng.standard_normal((k, 3 if loss == "multinomial" else 1))
+    eta = X[:, rng.choice(p, k, replace=False)] @ effects
+    if loss == "multinomial":
+        return X, np.argmax(1.5 * eta + rng.gumbel(size=(n, 3)), axis=1)
+    if loss == "logistic":
+        return X, (rng.random(n) < 1 / (1 + np.exp(-1.5 * eta[:, 0]))).astype(int)
+    return X, rng.poisson(np.exp(np.clip(0.6 * eta[:, 0], -5, 5)))
+
+
+@pytest.mark.parametrize(
+    ("loss", "seed", "h"),
+    [("multinomial", 6, 3), ("logistic", 0, 5), ("logistic", 5, 5), ("poisson", 0, 3)],
+)
+def test_no_single_swap_is_missed(loss, seed, h):
+    """The quadratic model of the loss does not rank these swaps first."""
+    X, y = correlated_classes(loss, seed, h)
+    Model = TrimmedPoissonRegressor if loss == "poisson" else TrimmedLogisticRegression
+    found = Model(h=h).fit(X, y)
+    support = np.flatnonzero(np.atleast_2d(found.coef_).any(axis=0))
+    assert support.size == h
+    for i in support:
+        for j in np.setdiff1d(np.arange(X.shape[1]), support):
+            swapped = np.append(support[support != i], j)
+            other = Model(h=h, effort="low").fit(X[:, swapped], y)
+            assert other.objective_ >= found.objective_ - 1e-6 * abs(found.objective_), (i, j)

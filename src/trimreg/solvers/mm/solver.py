@@ -39,7 +39,7 @@ from ...penalties.base import largest_violation
 from ..driver import Step
 from ..gram import GramCache
 from ..problem import Problem, feasible_start
-from ..search.exchange import exchange_while_better, kick
+from ..search.exchange import best_first, exchange_while_better, kick
 from ..search.groups import GroupSearch
 from ..search.model import ModelSubset
 from ..search.sizes import Subset, grown, share
@@ -92,6 +92,7 @@ EFFORTS = {
 }
 
 _EPS = float(np.finfo(float).eps)
+_DOUBT = 0.25  # of what a leaving part costs: so much may the model of a loss be off
 _KICK_SHARE = 3  # a kick replaces one free coordinate in so many
 _PATIENCE = 3  # kicking ends after so many kicks that lead back to the same free set
 
@@ -200,19 +201,24 @@ def improve_on_model(
     """Steps of exchanges on the quadratic model at a local minimum, as long as the loss confirms them."""
     problem = inner.problem
     searchable = effort.search and problem.penalty.n_free > 0 and not np.any(problem.positive)
-    kicks = effort.kicks
-    while searchable and best.converged:
-        proposal = _search_model(inner, best, rng, effort, kicks)
-        if proposal is not None:
-            theta, weights = proposal
+    kicks, improved = effort.kicks, True
+    while searchable and improved and best.converged:
+        improved, known = False, {_key(best.weights)}
+        for leap, theta, weights in _proposals(inner, best, rng, effort, kicks):
+            if _key(weights) in known:
+                continue
+            known.add(_key(weights))
             rival = yield from _settled(inner, theta, weights, best)
             if rival.objective < best.objective - 1e-9 * abs(best.objective):
-                best = rival
-                continue
-        if kicks == 0 or proposal is None:
-            break
-        kicks = 0  # the model is only trusted near the point: once more without leaps
+                best, improved = rival, True
+                break
+            if leap:
+                kicks = 0  # the model is only trusted near the point
     yield best
+
+
+def _key(weights):
+    return (weights == 0).tobytes()
 
 
 def _settled(inner, theta, weights, incumbent=None):
@@ -223,8 +229,33 @@ def _settled(inner, theta, weights, incumbent=None):
     return step
 
 
-def _search_model(inner, best, rng, effort, kicks):
-    """``(theta, weights)`` of a lower local minimum of the quadratic model at ``best``, or None."""
+def _proposals(inner, best, rng, effort, kicks):
+    """Where F may be lower by the quadratic model at ``best``: tuples ``(after kicks, theta, weights)``.
+
+    First the model is minimized by exchanges and kicks, then by exchanges alone. Last come single swaps in
+    the order of their gain. The model is off by a part of what the leaving part costs, so that a swap is
+    worth a fit if it loses less than that.
+    """
+    search, problem = _model_search(inner, best), inner.problem
+    start, value = search.save(), search.objective
+    for leaps in (kicks, 0) if kicks else (0,):
+        for _ in _exchange(search, rng, effort, leaps):
+            pass
+        if not search.objective < value - 1e-9 * abs(value):
+            break
+        theta, free = search.solution()
+        yield leaps > 0, theta, problem.weights_freeing(theta, free)
+        search.restore(start)
+    scores = search.exchanges()
+    gain = scores.gain + _DOUBT * scores.cost[scores.partner] if scores.free.size else scores.gain
+    for position in best_first(gain, effort.trials):
+        weights = best.weights.copy()
+        weights[scores.free[scores.partner[position]]], weights[scores.candidates[position]] = 1.0, 0.0
+        yield False, best.theta, weights
+
+
+def _model_search(inner, best):
+    """The search of the quadratic model at ``best``, among the parts of largest gradient."""
     problem, penalty, norm = inner.problem, inner.problem.penalty, inner.norm
     predictor, gradient, loss = inner.point(best.theta)
     levels = penalty.levels(problem.alpha)
@@ -239,18 +270,9 @@ def _search_model(inner, best, rng, effort, kicks):
         outside = outside[np.argpartition(-pull, room)[:room]]
     inside[outside] = True
     model = GramSolver(inner, np.flatnonzero(inside), best.theta, gradient, loss, predictor)
-    search: Any
     if problem.alpha >= problem.exact_threshold():
-        search = ModelSubset(model, free, best.theta, gradient, loss)
-    else:
-        search = (SoftSearch if norm.q is None else GroupSearch)(model, best.theta, free, gradient)
-    before = search.objective
-    for _ in _exchange(search, rng, effort, kicks):
-        pass
-    if not search.objective < before - 1e-9 * abs(before):
-        return None
-    theta, free = search.solution()
-    return theta, problem.weights_freeing(theta, free)
+        return ModelSubset(model, free, best.theta, gradient, loss)
+    return (SoftSearch if norm.q is None else GroupSearch)(model, best.theta, free, gradient)
 
 
 # -- trimmed least squares ------------------------------------------------------------------------------
@@ -341,7 +363,8 @@ def _challenged(search, rng, effort):
             yield _step_at(search)
         search = min(rival, search, key=lambda found: found.objective)
     best, agreed = search, 0
-    for free in random_starts(inner, rng, effort.starts, effort.work):
+    count = effort.starts * (2 if exact else 1)  # there was no homotopy, and a descent costs less
+    for free in random_starts(inner, rng, count, effort.work):
         rival = SubsetSearch(inner, free)
         for _ in exchange_while_better(rival, splices=()):
             pass
