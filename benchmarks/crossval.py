@@ -22,7 +22,7 @@ def run(quick: bool = False) -> Section:
     n, p, k, largest = (100, 100, 5, 10) if quick else (N, P, K, LARGEST)
     seeds, asked = (3, 3) if quick else (SEEDS, ASKED)
     sizes = list(range(0, largest + 1, 2))
-    names = ('TrimmedLassoCV(alphas="exact")', f"abess.LinearRegression(cv={FOLDS})")
+    names = ('TrimmedLassoCV(alphas="exact", l2s=0)', f"abess.LinearRegression(cv={FOLDS})")
     seconds, errors, kept, found = (np.zeros((2, seeds)) for _ in range(4))
     for seed in range(seeds):
         data = make_ar1(n + TESTS, p, k, rho=0.5, snr=2, random_state=seed)
