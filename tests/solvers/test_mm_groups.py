@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from trimreg.solvers.mm.block import minimize_block
 from trimreg.solvers.mm.group_kernels import block_descent, prox, residual, shift, water_level
 from trimreg.solvers.mm.groups import (
     group_residual,
@@ -14,7 +15,6 @@ from trimreg.solvers.mm.groups import (
     newton_on_face,
     newton_on_groups,
 )
-from trimreg.solvers.mm.workingset import minimize_block
 
 BOTH = pytest.mark.parametrize("q", [2, np.inf])
 FLAT = pytest.mark.parametrize("flat", [False, True])

@@ -17,6 +17,10 @@ from typing import Any
 
 import numpy as np
 
+SEPARABLE = (
+    "the features separate the classes, so that coefficients without a penalty grow without end; give l2 > 0 "
+    "or a smaller h"
+)
 SMALLEST = float(np.finfo(float).tiny)  # of a sum of squares, so that the deviance of a perfect fit is finite
 
 
@@ -44,6 +48,7 @@ class Loss:
     array_agnostic: bool = False
     report_factor: float = 1.0  # of L in reports: twice least squares is the mean squared error
     copies_columns: bool = False  # whether gram works on copies of its columns, as large as these
+    may_diverge: bool = False  # whether the infimum may lie at infinity; then :meth:`trouble` can tell
 
     @property
     def working_vectors(self) -> int:
@@ -105,12 +110,22 @@ class Loss:
         """The best constant eta, or a large finite number if the best is infinite."""
         return 0.0
 
+    def trouble(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> str:
+        """Why a fit that came to this predictor has no minimum, and what to do; empty if nothing shows."""
+        return ""
+
     def deviance(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray, n: float) -> float:
         """Minus twice the log-likelihood of n samples, up to a constant that does not depend on eta.
 
         Nuisance parameters, such as a variance, take their maximum likelihood values.
         """
         return 2.0 * n * self.value(eta, y, d)
+
+
+def slopes_vanish(loss: Loss, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> bool:
+    """Whether every sample is at the infimum of its own loss, up to 1e-4 of its weight."""
+    slope = np.abs(loss.gradient(eta, y, d).T)
+    return bool(np.all(slope <= 1e-4 * d))
 
 
 def namespace(array: Any) -> Any:

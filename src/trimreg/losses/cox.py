@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .base import Loss, require, require_finite
+from .base import Loss, require, require_finite, slopes_vanish
 from .poisson import exp
 
 _TIES = ("efron", "breslow")
@@ -52,6 +52,7 @@ class Cox(Loss):
     matrix_target = True
     separable = False
     sees_constants = False
+    may_diverge = True
 
     def __init__(self, ties: str = "efron"):
         if ties not in _TIES:
@@ -158,6 +159,14 @@ class Cox(Loss):
             return 0.0
         at_risk = (d > 0) & (y[:, 0] >= y[dead, 0].min())
         return float(np.sqrt(mass + mass**2 / d[at_risk].min()))
+
+    def trouble(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> str:
+        if not slopes_vanish(self, eta, y, d):
+            return ""
+        return (
+            "the features order the events without error (monotone likelihood), so that coefficients without "
+            "a penalty grow without end; give l2 > 0 or a smaller h"
+        )
 
     def baseline(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r"""The event times and the cumulative hazard of predictor 0 at them, by Breslow's estimator.

@@ -11,6 +11,7 @@ from .base import SMALLEST, Loss, require_finite
 from .quadratic import check_size
 
 _SMALLEST_SCALE = 1e-8  # in units of the spread of y
+_SMALL_SCALE = 1e5  # in units of the smallest
 
 
 class Huber(Loss):
@@ -156,6 +157,15 @@ class Huber(Loss):
             if moved <= 1e-12 * width:
                 break
         return center
+
+    def trouble(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> str:
+        """An estimated scale below 1e-3 of the spread of y, where the loss has all but kinks."""
+        if self.scale is not None or self.scale_at(eta, y, d) > _SMALL_SCALE * self._smallest_scale(y, d):
+            return ""
+        return (
+            "the fit interpolates most samples, so that the estimated scale of the errors falls to 0; give a "
+            "larger alpha, a smaller h, or the scale"
+        )
 
     def deviance(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray, n: float) -> float:
         """``2 n L / s`` for a given scale s, ``2 n log L`` for an estimated one.

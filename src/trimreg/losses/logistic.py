@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import Loss, namespace, require, require_finite, weighted_sum
+from .base import SEPARABLE, Loss, namespace, require, require_finite, slopes_vanish, weighted_sum
 
 _SMALLEST_SHARE = 1e-12  # the share of a class without samples, so that its log-odds are finite
 
@@ -29,6 +29,7 @@ class Logistic(Loss):
     name = "logistic"
     working_vectors = 12
     curvature_bound = 0.25
+    may_diverge = True
     array_agnostic = True
 
     def check_target(self, y: np.ndarray) -> None:
@@ -58,6 +59,10 @@ class Logistic(Loss):
         """
         excess = np.log(2.0) + _xlogx(y) + _xlogx(1.0 - y)
         return float(np.sqrt(0.5 * max(weighted_sum(d, excess), 0.0)))
+
+    def trouble(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> str:
+        labels = np.all((y == 0) | (y == 1))
+        return SEPARABLE if labels and slopes_vanish(self, eta, y, d) else ""
 
     def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float:
         share = min(max(float(d @ y), _SMALLEST_SHARE), 1.0 - _SMALLEST_SHARE)

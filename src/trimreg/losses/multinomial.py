@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Loss, block_gram, require, require_finite
+from .base import SEPARABLE, Loss, block_gram, require, require_finite, slopes_vanish
 
 _SMALLEST_SHARE = 1e-12  # the share of a class without samples, so that its predictor is finite
 
@@ -40,6 +40,7 @@ class Multinomial(Loss):
     curvature_bound = 0.5  # the norm of diag(p) - p p' is at most this
     multi_output = True
     redundant_outputs = 1
+    may_diverge = True
 
     def __init__(self, n_classes: int | None = None):
         if n_classes is not None and not (n_classes == int(n_classes) and n_classes >= 2):
@@ -100,6 +101,9 @@ class Multinomial(Loss):
         :math:`L(0) = \log K`.
         """
         return float(np.sqrt(min(2.0, np.log(self._count(y)))))
+
+    def trouble(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> str:
+        return SEPARABLE if slopes_vanish(self, eta, y, d) else ""
 
     def null_predictor(self, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         share = np.bincount(y.astype(int), weights=d, minlength=self._count(y))

@@ -25,7 +25,8 @@ class Step:
     """The state of a solver after an iteration, in the coordinates of its problem.
 
     ``series`` holds further numbers for the history. ``converged`` is set on the last step of a solver that
-    meets its tolerance, and ``message`` says which accuracy it attained.
+    meets its tolerance, and ``message`` says which accuracy it attained. ``trouble`` says why the problem has
+    no solution or the solver gave it up, and what to do.
     """
 
     theta: np.ndarray
@@ -35,6 +36,7 @@ class Step:
     message: str = ""
     swap_optimal: bool | None = None
     series: dict[str, float] = field(default_factory=dict)
+    trouble: str = ""
 
 
 @dataclass
@@ -103,7 +105,7 @@ def run(
 ) -> Outcome:
     """Take steps until the solver converges, ends by itself, or has taken ``max_iter`` steps.
 
-    Warns with scikit-learn's ``ConvergenceWarning`` unless the last step says ``converged``.
+    Warns with scikit-learn's ``ConvergenceWarning`` unless the last step says ``converged`` and no trouble.
     ``callback(step)`` is called after every step; if it returns True the run ends there.
 
     A ``KeyboardInterrupt`` (Ctrl-C) ends the run at its step of lowest objective, with a warning. It
@@ -128,7 +130,9 @@ def run(
         return Outcome(best_so_far(best, count), count, history, interrupted=True)
     if step is None:
         raise RuntimeError("a solver must yield at least one step")
-    if not step.converged and not stopped:
+    if step.trouble and not stopped:
+        _warn(f"stopped after {count} steps: {step.trouble}")
+    elif not step.converged and not stopped:
         attained = step.message or f"objective {step.objective:.6g}"
         _warn(f"not converged after {count} steps ({attained}); raise max_iter or tol, or rescale the data")
     return Outcome(step, count, history)

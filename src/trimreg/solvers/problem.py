@@ -104,7 +104,7 @@ class Problem:
     def hessian(self, eta: np.ndarray, W: np.ndarray) -> np.ndarray:
         """The Hessian of the smooth part in theta, on the coordinates W."""
         hessian = self.loss.gram(self.design, W, eta, self.y, self.d)
-        hessian[np.diag_indices_from(hessian)] += self.ridge[W]
+        hessian.flat[:: len(W) + 1] += self.ridge[W]
         return hessian
 
     def weights(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:

@@ -169,7 +169,8 @@ def _majorize_minimize(inner, theta, weights=None):
         # The second test is for rounding: F cannot fall any further although the tolerance asks for it.
         done = solved and (worst <= inner.goal or objective > previous - 1e-14 * abs(previous))
         message = f"largest violation {worst:.3g}, goal {inner.goal:.3g}"
-        yield Step(theta, weights, objective, converged=done, message=message)
+        trouble = inner.trouble(theta) if done or not solved else ""
+        yield Step(theta, weights, objective, converged=done, message=message, trouble=trouble)
         if done or not solved:
             return
 
@@ -201,15 +202,17 @@ def improve_on_model(
     """Steps of exchanges on the quadratic model at a local minimum, as long as the loss confirms them."""
     problem = inner.problem
     searchable = effort.search and problem.penalty.n_free > 0 and not np.any(problem.positive)
-    kicks, improved = effort.kicks, True
-    while searchable and improved and best.converged:
+    kicks, improved, searches = effort.kicks, True, 0
+    while searchable and improved and best.converged and not best.trouble:
+        searches += 1
+        kicks = kicks if searches <= 2 * effort.rounds else 0
         improved, known = False, {_key(best.weights)}
         for leap, theta, weights in _proposals(inner, best, rng, effort, kicks):
             if _key(weights) in known:
                 continue
             known.add(_key(weights))
             rival = yield from _settled(inner, theta, weights, best)
-            if rival.objective < best.objective - 1e-9 * abs(best.objective):
+            if rival.objective < best.objective - 1e-9 * abs(best.objective - inner.loss_at_null):
                 best, improved = rival, True
                 break
             if leap:
@@ -241,11 +244,13 @@ def _proposals(inner, best, rng, effort, kicks):
     for leaps in (kicks, 0) if kicks else (0,):
         for _ in _exchange(search, rng, effort, leaps):
             pass
-        if not search.objective < value - 1e-9 * abs(value):
+        if not search.objective < value - 1e-9 * abs(value - inner.loss_at_null):
             break
         theta, free = search.solution()
         yield leaps > 0, theta, problem.weights_freeing(theta, free)
         search.restore(start)
+    if inner.gram is not None:  # least squares is its own model, and leaves no doubt
+        return
     scores = search.exchanges()
     gain = scores.gain + _DOUBT * scores.cost[scores.partner] if scores.free.size else scores.gain
     for position in best_first(gain, effort.trials):

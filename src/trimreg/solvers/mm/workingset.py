@@ -10,10 +10,9 @@ coordinates, without touching X. The loop ends when the true gradient shows no v
 Rounding in the Gram matrix therefore cannot pass for convergence: the next round corrects it, as in iterative
 refinement.
 
-On W, coordinate descent finds the support and the signs. A Newton step on the support, unpenalized block
-included, then finishes where coordinate descent would crawl. Groups have their own block minimizer
-(:mod:`trimreg.solvers.mm.groups`). If the curvature changes with theta the model is a Newton model, and a
-line search ensures descent: proximal Newton.
+The models are minimized by :mod:`trimreg.solvers.mm.block`, for groups by
+:mod:`trimreg.solvers.mm.groups`. If the curvature changes with theta the model is a Newton model, and a line
+search ensures descent: proximal Newton.
 """
 
 from __future__ import annotations
@@ -23,104 +22,20 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ...penalties.base import largest_violation, subgradient_residual
-from ..gram import FixedGram, GramCache, cholesky_solve, regularized_cholesky
+from ..gram import FixedGram, GramCache
 from ..problem import Problem
-from .kernels import add_rows, coordinate_descent, submatrix, violators
+from .block import minimize_block, minimize_parts
+from .kernels import add_rows, submatrix, violators
 
-_EPOCHS = 200
-_SWEPT = 10  # rounds of coordinate descent before coordinates enter one by one
 _FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
 _LEAST_RIDGE, _LARGEST_RIDGE = 1e-10, 1e2  # added to a Newton model, in units of its largest curvature
-_LIKELY = 128  # far columns that may be fetched along with others
+_LIKELY = 128  # columns that may be fetched along with others
+_SMALL = 1 << 19  # elements of X: a pass over so few takes no longer than a copy of some columns
 _ROUNDED = 1e-12  # smaller relative changes of an objective cannot be told from rounding
 _PATIENCE = 10  # rounds without descent before the solver blames rounding and stops
-
-
-def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
-    """Minimize over the current support and signs, in place; a coordinate that comes to 0 is dropped.
-
-    All coordinates that would change sign are dropped at once if the objective falls enough by that, else
-    only the first that comes to 0 on the way. Unpenalized coordinates belong to the support whatever their
-    value, and may change sign.
-    """
-    free = (threshold == 0) & (np.diagonal(gram) > 0) & ~np.asarray(positive)
-    for _ in range(max_drops):
-        active = np.flatnonzero((theta != 0) | free)
-        if active.size == 0:
-            return
-        slope = gradient[active] + threshold[active] * np.sign(theta[active])
-        factor = regularized_cholesky(gram[np.ix_(active, active)])
-        direction = -cholesky_solve(factor, slope)
-        with np.errstate(over="ignore", invalid="ignore"):  # a nearly flat direction has no end
-            decrease = slope @ direction
-        if not -np.inf < decrease < 0:
-            return
-        old = theta[active]
-        bound = ~free[active] & (direction * old < 0)
-        crossing = bound & (old * (old + direction) < 0)
-        move = np.where(crossing, -old, direction)
-        with np.errstate(over="ignore", invalid="ignore"):
-            change = move @ gram[active]
-            kept = np.abs(old + move) - np.abs(old)
-            fall = move @ gradient[active] + 0.5 * (move @ change[active]) + threshold[active] @ kept
-        if crossing.any() and not fall <= 0.1 * decrease:
-            ratios = np.where(bound, -old / np.where(bound, direction, 1.0), np.inf)
-            step = min(1.0, ratios.min())
-            crossing = ratios <= step
-            move = np.where(crossing, -old, step * direction)
-            change = move @ gram[active]
-        theta[active] = np.where(crossing, 0.0, old + move)
-        gradient += change
-        if not crossing.any():
-            return
-
-
-def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=100):
-    """Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum t |x|``; all arrays in place.
-
-    Returns whether the conditions hold within ``tol``; rounding in a singular G can prevent it. If columns
-    are nearly dependent, sweeps may forever bring in many coordinates that the Newton step takes out again:
-    after some rounds only the coordinate of largest violation enters (feature-sign search, Lee et al. 2007).
-    """
-    nonnegative = np.full(theta.size, positive)
-    for round_ in range(max_rounds):
-        epochs = _EPOCHS
-        if round_ < _SWEPT:
-            epochs = coordinate_descent(gram, gradient, theta, threshold, nonnegative, _EPOCHS, tol)
-        elif not enter_worst(gram, gradient, theta, threshold, nonnegative):
-            return False
-        if epochs == _EPOCHS or largest_violation(theta, gradient, threshold, positive) > tol:
-            newton_on_support(gram, gradient, theta, threshold, positive)
-            if not largest_violation(theta, gradient, threshold, positive) <= tol:
-                continue
-        return True
-    return False
-
-
-def enter_worst(gram, gradient, theta, threshold, nonnegative) -> bool:
-    """Minimize over the coordinate of largest violation, in place; returns whether it moved."""
-    worst = int(np.argmax(np.abs(subgradient_residual(theta, gradient, threshold, nonnegative))))
-    curvature, old = gram[worst, worst], theta[worst]
-    if not curvature > 0:
-        return False
-    aim = old - gradient[worst] / curvature
-    size = max(abs(aim) - threshold[worst] / curvature, 0.0)
-    theta[worst] = 0.0 if nonnegative[worst] and aim < 0 else np.copysign(size, aim)
-    gradient += (theta[worst] - old) * gram[worst]
-    return theta[worst] != old
-
-
-def minimize_parts(problem, parts, gram, gradient, theta, threshold, tol):
-    """:func:`minimize_block` for these parts of the problem's norm, single coefficients or groups."""
-    norm = problem.penalty.norm
-    if norm.q is None:
-        positive = problem.positive[parts] if np.ndim(problem.positive) else problem.positive
-        return minimize_block(gram, gradient, theta, threshold, positive, tol)
-    from .groups import minimize_group_block
-
-    starts = np.concatenate([[0], np.cumsum(norm.sizes[parts])])
-    return minimize_group_block(gram, gradient, theta, starts, threshold, norm.q, tol)
+_FAR = 3.0  # times the thresholds, gradients are not far above them
+_SLOW = 30  # rounds of hardly any progress before it gives up
+_PROGRESS = 1e-3  # of a round: the share of the descent so far that is not hardly any
 
 
 class Solution(NamedTuple):
@@ -180,11 +95,21 @@ class WorkingSetSolver(InnerSolver):
         self.alive = self.norm.largest_in_part(norms) > 0
         self.share = norms**2  # the curvature of a coordinate by its column alone: 1 (on average in a group)
         self.null, self.gradient_at_null = np.zeros(problem.n_features), self.gradient_at_zero
-        self.gram, self._ridge, self._last = None, _LEAST_RIDGE, None
+        self.loss_at_null = problem.loss_value(problem.origin())
+        self.gram, self._ridge = None, _LEAST_RIDGE
+        self._last: list = [None]  # the last solution, shared by the solvers for other alphas
+        self.given_up: list[str] = []  # why; shared by the solvers of restricted problems
         if problem.loss.constant_curvature:
             self.gram = GramCache(problem.design, problem.d, problem.ridge)
         else:
             self._fit_null(tol)
+            self.given_up.clear()
+
+    def at(self, alpha: float, h: int | None = None) -> Self:
+        other = super().at(alpha, h)
+        if h is not None or alpha != self.problem.alpha:
+            other.given_up = []
+        return other
 
     def _slope(self, eta):
         """The length of the slopes of the losses: an upper bound of the gradient of a column of norm one."""
@@ -202,7 +127,8 @@ class WorkingSetSolver(InnerSolver):
         # The gradient at 0 may be larger by orders of magnitude: the slope at the null model sets the scale.
         slope = self._slope(self.problem.predictor(self.null))
         finer = 1e-2 * self.tol * slope / self.scale
-        self.null, self.gradient_at_null, *_ = self.solve(self.null, alone, tol=finer, gradient=gradient)
+        fitted = self.solve(self.null, alone, tol=finer, gradient=gradient)
+        self.null, self.gradient_at_null, self.loss_at_null, _ = fitted
         penalized = self.norm.spread((levels > 0) & np.isfinite(levels))
         largest = float(np.max(np.abs(self.gradient_at_null[penalized]), initial=0.0))
         # A null model that fits perfectly leaves a gradient of its own tolerance, which sets no goal.
@@ -213,16 +139,42 @@ class WorkingSetSolver(InnerSolver):
     def solve(
         self, theta: np.ndarray, threshold: np.ndarray, *, tol: float | None = None, gradient: Any = None
     ) -> Solution:
-        """The minimizer from a warm start; its gradient is computed unless given."""
-        problem = self.problem
+        """The minimizer from a warm start; its gradient is computed unless given.
+
+        Thresholds far below the gradient are approached from above, tenfold at a time: otherwise far too many
+        coordinates would enter first. For a loss that is not quadratic the solver gives up if there is hardly
+        any progress for many rounds, as where the loss has no minimum or a kink. It then returns every start
+        as it is, not converged, and :meth:`trouble` says why.
+        """
+        if gradient is not None and self.problem.near and not self.given_up:
+            for factor, goal in self._approach(gradient, threshold):
+                higher = np.where(np.isfinite(threshold), factor * threshold, np.inf)
+                theta, gradient, *_ = self._solve(theta, higher, goal, gradient)
         goal = self.goal if tol is None else self.scale * max(tol, _FINEST)
+        return self._solve(theta, threshold, goal, gradient)
+
+    def _approach(self, gradient, threshold):
+        """Factors of the thresholds, and goals, on the way down from the gradient."""
+        penalized = (threshold > 0) & np.isfinite(threshold) & self.alive
+        if penalized.any():
+            level = float(np.median(threshold[penalized]))
+            above = float(np.max(self.norm.dual_lengths(gradient)[penalized])) / level
+            for power in range(int(np.log10(max(above / _FAR, 1.0))), 0, -1):
+                yield 10.0**power, max(0.1 * 10.0**power * level, self.goal)
+
+    def _solve(self, theta, threshold, goal, gradient):
+        problem = self.problem
         excluded = self.norm.spread(np.isinf(threshold))
         if np.any(theta[excluded]):
             theta, gradient = np.where(excluded, 0.0, theta), None
-        eta = problem.predictor(theta)
+        if gradient is None:
+            eta, gradient, _ = self.point(theta)
+        else:
+            eta = problem.predictor(theta)
         free = (threshold == 0) & self.alive
         least, stalled, objective = np.inf, 0, np.inf
-        for _ in range(self.max_rounds):
+        slow, mark, first = 0, np.inf, np.nan
+        for _ in range(0 if self.given_up else self.max_rounds):
             if gradient is None:
                 gradient = problem.gradient(theta, eta)
             residual = self.norm.residual(theta, gradient, threshold, problem.positive)
@@ -234,10 +186,13 @@ class WorkingSetSolver(InnerSolver):
             if not problem.near:
                 problem.design.expect(self._likely(gradient, excluded))
             apart = self._worth_apart(parts)
+            wide = apart and problem.near
+            if wide:
+                parts = self._with_likely(parts, gradient, threshold)
             improve = self._improve_apart if apart else self._improve
             # A quadratic comes back on larger sets; a Newton model is solved as far as it can be trusted.
             share = 3e-3 if self.gram is None else 0.03
-            aim = max(0.3 * goal, share * worst)
+            aim = 0.3 * goal if wide else max(0.3 * goal, share * worst)
             # If X is far and only these parts may move, one gradient at the end is enough. Otherwise take the
             # same steps as for data in memory, so that solutions agree.
             if apart and not problem.near and parts.size == np.count_nonzero(np.isfinite(threshold)):
@@ -246,23 +201,52 @@ class WorkingSetSolver(InnerSolver):
             if moved is not None and self.gram is None:
                 fell = moved.objective < objective - 1e-15 * abs(moved.objective)
                 stalled = 0 if fell or worst < 0.5 * least else stalled + 1
+                fall, so_far = objective - moved.objective, first - moved.objective
+                hardly = fall < _PROGRESS * min(so_far, abs(moved.objective))
+                slow = slow + 1 if hardly and worst > 0.5 * mark else 0
+                mark = mark if slow else worst
                 objective, least = moved.objective, min(least, worst)
+                first = objective if np.isnan(first) else first
+                why = self._why_slow(moved.predictor, worst, slow) if slow > _PATIENCE else ""
+                if why:
+                    self.given_up.append(why)
+                    break
             if moved is None or stalled > _PATIENCE:  # any descent left is hidden by rounding
                 return self._end(theta, eta, gradient, worst <= 1e3 * goal)
             theta, eta, _ = moved
             gradient = None
-        return self._end(theta, eta, problem.gradient(theta, eta), False)
+        return self._end(theta, eta, problem.gradient(theta, eta) if gradient is None else gradient, False)
+
+    def _why_slow(self, eta, worst, rounds):
+        """The reason to give up after so many slow rounds: early if the loss knows one, later in any case."""
+        problem = self.problem
+        said = problem.loss.trouble(eta, problem.y, problem.d)
+        if said or rounds <= _SLOW:
+            return said
+        return f"hardly any progress at violation {worst:.3g}, goal {self.goal:.3g}; raise tol"
+
+    def trouble(self, theta: np.ndarray) -> str:
+        """Why the solution at theta is not one, for a warning; empty if nothing is wrong."""
+        problem = self.problem
+        if self.given_up:
+            return self.given_up[0]
+        penalized = problem.penalty.value(theta, problem.alpha) > 0 or problem.ridge[theta != 0].any()
+        if penalized or not problem.loss.may_diverge or not theta.any():
+            return ""
+        return problem.loss.trouble(self.point(theta)[0], problem.y, problem.d)
 
     def _end(self, theta, eta, gradient, converged):
         loss = self.problem.smooth_value(theta, eta)
-        if not self.problem.near:
-            self._last = (theta, eta, gradient, loss)
+        if self.given_up:
+            self.null, self.gradient_at_null = theta, gradient  # whatever starts anew starts from here
+        self._last[0] = (theta, eta, gradient, loss)
         return Solution(theta, gradient, loss, converged)
 
     def point(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Predictor, gradient and smooth value at theta; no pass over far X if theta is the last solution."""
-        if self._last is not None and np.array_equal(theta, self._last[0]):
-            return self._last[1:]
+        """Predictor, gradient and smooth value at theta; no pass over X if theta is the last solution."""
+        last = self._last[0]
+        if last is not None and np.array_equal(theta, last[0]):
+            return last[1:]
         eta = self.problem.predictor(theta)
         return eta, self.problem.gradient(theta, eta), self.problem.smooth_value(theta, eta)
 
@@ -293,8 +277,18 @@ class WorkingSetSolver(InnerSolver):
 
     def _worth_apart(self, parts):
         """Whether Newton steps on these parts alone save passes over X."""
-        few = parts.size <= min(self.room(), (self.norm.count - 1) // 4)
-        return self.gram is None and few
+        if self.gram is not None:
+            return False
+        small = self.problem.near and self.problem.y.shape[0] * self.problem.n_features < _SMALL
+        return not small and parts.size <= min(self.room(), (self.norm.count - 1) // 4)
+
+    def _with_likely(self, parts, gradient, threshold):
+        """These parts and others that are likely to violate their conditions next: the nearest to it."""
+        near = np.where(self.alive, self.norm.dual_lengths(gradient) - threshold, -np.inf)
+        near[parts] = -np.inf
+        count = min(_LIKELY, near.size)
+        likely = np.argpartition(-near, count - 1)[:count]
+        return np.sort(np.append(parts, likely[np.isfinite(near[likely])]))
 
     def restricted(self, parts: np.ndarray) -> WorkingSetSolver:
         """This solver for the problem on these parts alone, its columns copied out."""
@@ -304,15 +298,14 @@ class WorkingSetSolver(InnerSolver):
         other.norm = other.problem.penalty.norm
         other.alive, other.share = self.alive[parts], self.share[W]
         other.null, other.gradient_at_null = self.null[W], self.gradient_at_null[W]
-        other._last = None
+        other._last = [None]
         return other
 
     def _improve_apart(self, theta, eta, gradient, threshold, parts, tol):
         """As many Newton steps as these parts need, without a pass over X."""
         apart, W = self.restricted(parts), self.norm.coordinates(parts)
         apart.max_rounds = 30
-        tol = tol / self.scale
-        local, _, loss, _ = apart.solve(theta[W], threshold[parts], tol=tol, gradient=gradient[W])
+        local, _, loss, _ = apart._solve(theta[W], threshold[parts], tol, gradient[W])
         if np.array_equal(local, theta[W]):
             return None
         following = theta.copy()
@@ -337,13 +330,12 @@ class WorkingSetSolver(InnerSolver):
         steepest = float(np.max(np.abs(slope))) / max(1.0, float(np.max(np.abs(theta))))
         unit = max(float(np.diagonal(hessian).max(initial=0.0)), 1e-8 * steepest) or 1.0
         hessian /= unit
-        place = np.diag_indices_from(hessian)
-        diagonal = hessian[place]
+        diagonal = np.diagonal(hessian).copy()
         while True:
             # A loss need not be curved along every direction of descent (Huber's beyond its bend): without
             # the ridge its model has no minimum. The ridge grows, as in Levenberg-Marquardt, until a step
             # descends.
-            hessian[place] = diagonal + self._ridge * self.share[W]
+            hessian.flat[:: len(W) + 1] = diagonal + self._ridge * self.share[W]
             local, following = theta[W], theta.copy()
             size = float(np.sqrt(self.share[W]) @ np.abs(local))
             rounding = _FINEST / 50 * (1.0 + self._ridge) * size
