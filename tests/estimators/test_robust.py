@@ -218,6 +218,7 @@ def test_the_same_seed_gives_the_same_samples():
     np.testing.assert_array_equal(a.outliers, b.outliers)
 
 
+@pytest.mark.filterwarnings("ignore:.*grow without end:sklearn.exceptions.ConvergenceWarning")
 def test_an_event_is_kept():
     """Of a few events none may be left if the samples of largest loss go: then there is nothing to fit."""
     rng = np.random.default_rng(14)

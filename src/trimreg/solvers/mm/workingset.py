@@ -34,8 +34,7 @@ _SMALL = 1 << 19  # elements of X: a pass over so few takes no longer than a cop
 _ROUNDED = 1e-12  # smaller relative changes of an objective cannot be told from rounding
 _PATIENCE = 10  # rounds without descent before the solver blames rounding and stops
 _FAR = 3.0  # times the thresholds, gradients are not far above them
-_SLOW = 30  # rounds of hardly any progress before it gives up
-_PROGRESS = 1e-3  # of a round: the share of the descent so far that is not hardly any
+_CHEAP = 3000  # divided by the size of a model: rounds that cost little, and may be without progress
 
 
 class Solution(NamedTuple):
@@ -53,6 +52,27 @@ class Moved(NamedTuple):
     theta: np.ndarray
     predictor: np.ndarray
     objective: float
+
+
+class _Watch:
+    """Counts stretches of a descent in which hardly anything changed.
+
+    Over ``patience`` rounds the objective fell by less than 1 % of its fall so far (or of itself) and the
+    largest violation was not halved.
+    """
+
+    def __init__(self):
+        self.first, self.count, self.level, self.mark, self.total = None, 0, np.inf, np.inf, 0
+
+    def strikes(self, objective: float, worst: float, patience: int) -> int:
+        self.first = objective if self.first is None else self.first
+        self.count += 1
+        if worst > 0.5 * self.mark and self.count <= patience:
+            return 0
+        hardly = self.level - objective < 0.01 * min(self.first - objective, abs(objective))
+        self.total = self.total + 1 if hardly and worst > 0.5 * self.mark else 0
+        self.count, self.level, self.mark = 0, objective, worst
+        return self.total
 
 
 class InnerSolver:
@@ -173,7 +193,7 @@ class WorkingSetSolver(InnerSolver):
             eta = problem.predictor(theta)
         free = (threshold == 0) & self.alive
         least, stalled, objective = np.inf, 0, np.inf
-        slow, mark, first = 0, np.inf, np.nan
+        watch = _Watch()
         for _ in range(0 if self.given_up else self.max_rounds):
             if gradient is None:
                 gradient = problem.gradient(theta, eta)
@@ -201,13 +221,9 @@ class WorkingSetSolver(InnerSolver):
             if moved is not None and self.gram is None:
                 fell = moved.objective < objective - 1e-15 * abs(moved.objective)
                 stalled = 0 if fell or worst < 0.5 * least else stalled + 1
-                fall, so_far = objective - moved.objective, first - moved.objective
-                hardly = fall < _PROGRESS * min(so_far, abs(moved.objective))
-                slow = slow + 1 if hardly and worst > 0.5 * mark else 0
-                mark = mark if slow else worst
                 objective, least = moved.objective, min(least, worst)
-                first = objective if np.isnan(first) else first
-                why = self._why_slow(moved.predictor, worst, slow) if slow > _PATIENCE else ""
+                strikes = watch.strikes(objective, worst, _PATIENCE + _CHEAP // parts.size)
+                why = self._why_slow(moved.predictor, worst, strikes > 2) if strikes else ""
                 if why:
                     self.given_up.append(why)
                     break
@@ -217,11 +233,11 @@ class WorkingSetSolver(InnerSolver):
             gradient = None
         return self._end(theta, eta, problem.gradient(theta, eta) if gradient is None else gradient, False)
 
-    def _why_slow(self, eta, worst, rounds):
-        """The reason to give up after so many slow rounds: early if the loss knows one, later in any case."""
+    def _why_slow(self, eta, worst, long):
+        """The reason to give up: that of the loss if it knows one; after a long time there is always one."""
         problem = self.problem
         said = problem.loss.trouble(eta, problem.y, problem.d)
-        if said or rounds <= _SLOW:
+        if said or not long:
             return said
         return f"hardly any progress at violation {worst:.3g}, goal {self.goal:.3g}; raise tol"
 
