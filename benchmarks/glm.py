@@ -110,7 +110,7 @@ def logistic(section: Section, n, p, k, share, gammas, repeats) -> None:
         effort = name.partition("=")[2]
         if name == low:
             section.bar(
-                f"alpha {share}, {effort}: at most 1.5 times MCP", f"{ratio[name]:.2f}", ratio[name] <= 1.5
+                f"alpha {share}, {effort}: at most 1.2 times MCP", f"{ratio[name]:.2f}", ratio[name] <= 1.2
             )
         excess = value[name] / value[loop] - 1
         section.bar(

@@ -10,6 +10,7 @@ from .common import Section, one_thread, timed_in_turn
 
 N, GROUPS, SIZE, TRUE = 500, 400, 5, 20
 N_ALPHAS = 20
+DEFAULT = 'trimreg alpha="exact", effort="medium"'
 
 
 def run(quick: bool = False) -> Section:
@@ -63,9 +64,10 @@ def run(quick: bool = False) -> Section:
         ])  # fmt: skip
         if name in trimmed and "low" in name:
             section.bar(f"{name}: at most 1.5 times the group lasso", f"{ratio:.2f}", ratio <= 1.5)
+        if name == DEFAULT:
+            section.bar(f"{name}, the default: at most 4 times the group lasso", f"{ratio:.2f}", ratio <= 4)
     section.remarks.append(
-        'The default effort looks for a better local minimum than "low", by exchanges and kicks, and takes as many times longer as the table says. No bar is '
-        "set for its time."
+        'The default effort looks for a better local minimum than "low", by exchanges and kicks.'
     )
     for name in trimmed:
         gain = np.array(scores[name]) - scores[base]

@@ -55,7 +55,8 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
     Notes
     -----
     If the free features separate the classes and ``l2`` is 0, the loss has no minimum. The fit then
-    ends at finite coefficients once the gradient is within ``tol``, and ``result_.message`` says so.
+    ends at finite coefficients once the gradient is within ``tol``; a ``ConvergenceWarning`` and
+    ``result_.message`` say so.
 
     Examples
     --------
