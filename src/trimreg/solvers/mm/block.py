@@ -43,7 +43,7 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
         crossing = bound & (old * (old + direction) < 0)
         move = np.where(crossing, -old, direction)
         with np.errstate(over="ignore", invalid="ignore"):
-            change = move @ gram[active]
+            change = _product(gram, active, move)
             kept = np.abs(old + move) - np.abs(old)
             fall = move @ gradient[active] + 0.5 * (move @ change[active]) + threshold[active] @ kept
         if crossing.any() and not fall <= 0.1 * decrease:
@@ -51,11 +51,20 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
             step = min(1.0, ratios.min())
             crossing = ratios <= step
             move = np.where(crossing, -old, step * direction)
-            change = move @ gram[active]
+            change = _product(gram, active, move)
         theta[active] = np.where(crossing, 0.0, old + move)
         gradient += change
         if not crossing.any():
             return
+
+
+def _product(gram, active, move):
+    """``G' x`` for x that is ``move`` on the active coordinates; without a copy of most of G."""
+    if 3 * active.size < gram.shape[0]:
+        return move @ gram[active]
+    x = np.zeros(gram.shape[0])
+    x[active] = move
+    return gram @ x
 
 
 def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=100):
