@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import ElasticNet, Ridge
+from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -162,3 +163,32 @@ def test_a_second_fit_forgets_the_ridges_of_the_first(make):
     labels = y > 0
     classes = TrimmedLogisticRegressionCV(hs=[0, 2], l2s=[0.1, 1.0], criterion="bic").fit(X, labels)
     assert classes.l2_ in (0.1, 1.0)
+
+
+def few_samples(seed, n=40, p=60):
+    """Training and test features with their predictor, of which three features matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n + 400, p))
+    return X, 2 * X[:, 0] - 2 * X[:, 1] + X[:, 2], rng
+
+
+def test_folds_that_can_be_separated_do_not_lead_to_an_empty_model():
+    X, eta, rng = few_samples(4)
+    y = (eta + rng.logistic(size=eta.size) > 0).astype(int)
+    plain = TrimmedLogisticRegressionCV(hs=range(5), l2s=0).fit(X[:40], y[:40])
+    assert plain.score_path_[4].min() < -1.5  # a fold is separated, and its coefficients are large
+    assert plain.h_ == 0
+    model = TrimmedLogisticRegressionCV(hs=range(5)).fit(X[:40], y[:40])
+    assert model.h_ > 0
+    assert model.l2_ > 0
+    assert model.score_path_[model.best_index_].min() > -1.0
+    assert log_loss(y[40:], model.predict_proba(X[40:])) < 0.5
+
+
+def test_survival_times_in_a_perfect_order_do_not_lead_to_an_empty_model():
+    X, eta, _ = few_samples(0, n=30, p=8)
+    y = np.column_stack([np.exp(-eta), np.ones(eta.size)])  # the likelihood of the truth has no maximum
+    model = MEstimatorCV(loss="cox", hs=[0, 1, 3], l2s=[0.0, 0.01, 0.1], cv=3).fit(X[:30], y[:30])
+    assert np.isfinite(model.l2_score_path_[:, :, 1:]).all()
+    assert model.h_ == 3
+    assert model.score_path_[model.best_index_].mean() > model.score_path_[0, 0].mean() + 0.5
