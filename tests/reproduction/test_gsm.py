@@ -99,7 +99,7 @@ def test_data_are_as_the_paper_says():
     for one in full:
         key = one["d"], one["k"], one["family"]
         draws[key] = draws.get(key, 0) + one["draws"]
-    assert draws[300, 25, "trimreg"] == draws[300, 25, "abess"] == 200
+    assert draws[300, 25, "trimreg"] == draws[300, 25, "abess"] == 100
     assert (50000, 30, "soft-min") in draws
     assert (50000, 30, "direct") not in draws
 

@@ -41,9 +41,9 @@ NAME = "gsm"
 LAMBDA = 0.2  # times the norm of y
 HARD = {"n": 60, "d": 300, "noise": 0.01}
 #: The larger examples: n, d, k and draws.
-LARGE = ((50, 1000, 14, 20), (100, 5000, 20, 10), (200, 50000, 30, 4))
+LARGE = ((50, 1000, 14, 10), (100, 5000, 20, 5), (200, 50000, 30, 2))
 #: Draws of the hard instances for each k.
-DRAWS = {10: 40, 15: 40, 20: 200, 25: 200, 30: 40}
+DRAWS = {10: 40, 15: 40, 20: 100, 25: 100, 30: 40}
 _BLOCK = 10  # draws per cell
 
 OURS, HOMOTOPY = "trimreg high", "soft-min 8 lambdas"
