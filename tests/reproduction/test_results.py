@@ -134,3 +134,18 @@ def test_both_runs_of_half_a_network_are_told():
     both = [sum(pair) / 2 for pair in zip(*pairs, strict=True)]
     for mine, dense in (*pairs, both):
         assert f"{mine:.2f} for {dense:.2f}" in PAGE
+
+
+def test_the_table_of_hard_instances():
+    from trimreg_reproduction.linear import gsm
+
+    found = {(f"{r['n']} x {r['d']}, k = {r['k']}", r["method"]): r for r in gsm.rates(TABLES.frame("gsm"))}
+    heading = PAGE[PAGE.index("| instances |") :].splitlines()[0]
+    methods = [name.strip() for name in heading.strip("|").split("|")][2:]
+    assert sorted(methods) == sorted(method for names in gsm.FAMILIES.values() for method in names)
+    for instances, draws, *told in rows_of("instances"):
+        for method, value in zip(methods, told, strict=True):
+            row = found.pop((instances, method), None)
+            assert (f"{row['success']:.2f}" if row else "") == value
+            assert row is None or row["draws"] == int(draws)
+    assert not found

@@ -230,6 +230,7 @@ _METHODS: dict[str, Callable] = {
 # -- what the rows say -------------------------------------------------------------------------------------
 
 _SHAPE = ["n", "d", "k"]
+_TOLD = (*FAMILIES["trimreg"], HOMOTOPY)
 
 
 def _done(frame):
@@ -268,8 +269,9 @@ def judge(frame: Any) -> Verdict:
         if direct:
             ahead &= peer >= max(direct) and (max(direct) > 0.5 or peer > max(direct) or peer == 0.0)
         ours &= own >= peer
-        found = ", ".join(f"{row['method']} {row['success']:.2f}" for row in _of(table, shape))
-        text.append(f"{shape[0]} x {shape[1]}, k = {shape[2]}: {found}.")
+        found = [f"{m} {share[(*shape, m)]:.2f}" for m in _TOLD if (*shape, m) in share]
+        found += [f"best direct method {max(direct):.2f}"] if direct else []
+        text.append(f"{shape[0]} x {shape[1]}, k = {shape[2]}: {', '.join(found)}.")
     text.insert(
         0, f"The homotopy is {'' if ahead else 'not '}ahead of the direct methods wherever these fail."
     )
@@ -280,13 +282,6 @@ def judge(frame: Any) -> Verdict:
         text.append(f"Skipped: {'; '.join(skipped)}.")
     kind = ("not", "partly", "reproduced")[bool(ahead) + bool(ours)]
     return Verdict(kind, " ".join(text), table)
-
-
-def _of(table, shape):
-    """The rows of a shape, in the order of the methods."""
-    order = list(_METHODS)
-    rows = [row for row in table if (row["n"], row["d"], row["k"]) == shape]
-    return sorted(rows, key=lambda row: order.index(row["method"]))
 
 
 def charts(frame: Any) -> list[Chart]:
@@ -321,7 +316,8 @@ def figure(frame: Any) -> Any:
     drawn = charts(frame)
     picture, axes = new_figure(9.0, 3.3 * len(drawn) / 2 + 0.8, len(drawn) // 2, 2)
     for i, chart in enumerate(drawn):
-        draw(axes[i // 2, i % 2], chart, loc="left", band=0.08, shares=i % 2 == 0)
+        ax = draw(axes[i // 2, i % 2], chart, loc="left", band=0.08, shares=i % 2 == 0)
+        ax.set_xticks(sorted({x for line in chart.lines for x in line["x"]}))
     handles, names = axes[0, 0].get_legend_handles_labels()
     picture.legend(
         handles, names, handlelength=3.0, frameon=False, fontsize=8.5, ncols=4, loc="outside lower center"
