@@ -118,7 +118,7 @@ def test_criteria_of_least_squares_by_hand(make):
 
 def test_criteria_count_outputs_groups_and_intercepts(make):
     X, y = make("multinomial", n=80, p=6)
-    model = TrimmedLogisticRegressionCV(hs=[0, 2], alphas=[0.05], criterion="ebic").fit(X, y)
+    model = TrimmedLogisticRegressionCV(hs=[0, 2], alphas=[0.05], l2s=0, criterion="ebic").fit(X, y)
     for i in range(2):
         result = model.path_.results[i][0]
         eta = X @ result.coef.T + result.intercept
@@ -127,7 +127,9 @@ def test_criteria_count_outputs_groups_and_intercepts(make):
         expected = criterion_value("ebic", 2 * losses.sum(), 2 * (used + 1), 80, 6, n_selected=used)
         np.testing.assert_allclose(model.criterion_path_[i, 0], expected)
     X, y = make("cox", n=80, p=6)
-    model = MEstimatorCV(loss="cox", groups=[0, 0, 0, 1, 1, 2], hs=[0, 1, 2], criterion="ebic").fit(X, y)
+    model = MEstimatorCV(loss="cox", groups=[0, 0, 0, 1, 1, 2], hs=[0, 1, 2], l2s=0, criterion="ebic").fit(
+        X, y
+    )
     deviances = [160 * result[0].objective for result in model.path_.results]  # nothing is penalized
     used = [result[0].coef != 0 for result in model.path_.results]
     parts = [int(u[0]) + int(u[3]) + int(u[5]) for u in used]

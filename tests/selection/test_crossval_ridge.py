@@ -125,7 +125,7 @@ def test_criteria_count_effective_degrees_of_freedom(make, fit_intercept):
 def test_the_degrees_of_freedom_fall_from_their_number_to_that_of_the_null_model(make, loss):
     X, y = make(loss, n=80, p=6)
     model = MEstimatorCV(loss=loss, hs=[3], criterion="aic", l2s=[0.0, 1e-9, 0.1, 1e9]).fit(X, y)
-    null = MEstimatorCV(loss=loss, hs=[0], criterion="aic").fit(X, y)
+    null = MEstimatorCV(loss=loss, hs=[0], l2s=0, criterion="aic").fit(X, y)
     plain, tiny, some, huge = model.l2_criterion_path_[0, 0]
     assert tiny == pytest.approx(plain, abs=1e-3)
     assert huge == pytest.approx(null.criterion_path_[0, 0], abs=1e-3)
@@ -144,6 +144,19 @@ def test_the_automatic_ridges_follow_the_curvature(make):
     counts = np.arange(50) % 7.0
     assert unit("poisson", counts, X, standardize=True) == pytest.approx(counts.mean())
     assert unit("quadratic", y, np.zeros((50, 2))) == 1.0
+
+
+def test_losses_that_may_have_no_minimum_always_have_a_ridge(make):
+    X, y = make("logistic", n=50, p=4)
+    unit = y.mean() * (1 - y.mean())
+    model = MEstimatorCV(loss="logistic", hs=[1], cv=2).fit(X, y)
+    np.testing.assert_allclose(model.l2s_, l2_grid(unit, least=1e-3))
+    np.testing.assert_allclose(
+        MEstimatorCV(loss="logistic", hs=[1], criterion="bic").fit(X, y).l2_, 1e-3 * unit
+    )
+    assert MEstimatorCV(hs=[1], criterion="bic").fit(X, y).l2_ == 0.0
+    labels = X[:, 0] > 0  # no warning that the classes are separated
+    assert TrimmedLogisticRegressionCV(hs=range(3), cv=3).fit(X, labels).h_ >= 1
 
 
 @pytest.mark.parametrize(
@@ -188,7 +201,7 @@ def test_folds_that_can_be_separated_do_not_lead_to_an_empty_model():
 def test_survival_times_in_a_perfect_order_do_not_lead_to_an_empty_model():
     X, eta, _ = few_samples(0, n=30, p=8)
     y = np.column_stack([np.exp(-eta), np.ones(eta.size)])  # the likelihood of the truth has no maximum
-    model = MEstimatorCV(loss="cox", hs=[0, 1, 3], l2s=[0.0, 0.01, 0.1], cv=3).fit(X[:30], y[:30])
-    assert np.isfinite(model.l2_score_path_[:, :, 1:]).all()
+    model = MEstimatorCV(loss="cox", hs=[0, 1, 3], cv=3).fit(X[:30], y[:30])
+    assert np.isfinite(model.l2_score_path_).all()
     assert model.h_ == 3
     assert model.score_path_[model.best_index_].mean() > model.score_path_[0, 0].mean() + 0.5

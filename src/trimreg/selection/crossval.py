@@ -54,7 +54,8 @@ class SurfaceCV(LinearEstimator):
         self
         """
         search, scorer = Search.of(self), self._scorer()
-        check_l2s(self._l2s)
+        if self.l2s is not None:
+            check_l2s(self.l2s)
         check.check_choice("effort", self.effort, EFFORTS)
         if scorer is not None:
             X = check.check_near(X, "scoring", "leave scoring=None")
@@ -77,7 +78,7 @@ class SurfaceCV(LinearEstimator):
             times = (np.bincount(train, minlength=d.size) for train, _ in folds)
             n = min(count_samples(sample_weight, d, each) for each in times)
         self.hs_, self.alphas_ = grid = grid_for(task, self.hs, self.alphas, n)
-        self.l2s_ = l2s_for(task, self._l2s)
+        self.l2s_ = l2s_for(task, self.l2s, by_folds=self.criterion is None)
         for name in ("score_path_", "l2_score_path_", "criterion_path_", "l2_criterion_path_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if self.criterion is None:
@@ -101,12 +102,6 @@ class SurfaceCV(LinearEstimator):
         self.path_, self.coef_path_, self.best_index_ = path, path.coefs, best[:2]
         self.h_, self.chosen_alpha_ = int(self.hs_[best[0]]), self.alphas_[best[1]]
         self._fit_choice(data, replace(settings, l2=self.l2s_[best[2]]))
-
-    @property
-    def _l2s(self):
-        """The ridge terms to try; the default is a grid where folds choose, and none with a criterion."""
-        default = "auto" if self.criterion is None else 0.0
-        return default if self.l2s is None else self.l2s
 
     def _paths(self, search, tasks):
         """The fits to all samples for tasks of different l2."""
@@ -246,11 +241,12 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
         ``"exact"`` chooses among best subsets, so only h is left to choose. ``"auto"`` is a grid of 21
         numbers. A sequence may hold numbers and ``"exact"``.
     l2s : None, "auto", number or sequence of numbers, default=None
-        Ridge terms. ``"auto"`` is 0 and six numbers from 0.01 to 3, for columns of deviation one (times the
-        curvature of the loss, which is 1 for least squares). The more coefficients are kept and the weaker
-        the signal, the more a ridge helps: ``TrimmedLassoCV(hs=[10])`` predicts as well as ten features can.
-        0 leaves the coefficients unshrunk, and takes about a quarter of the time. None is ``"auto"`` for a
-        choice by folds, and 0 with a ``criterion``.
+        Ridge terms. ``"auto"`` is 0 and six numbers from 0.01 to 3, for columns of deviation one. For losses
+        other than least squares these are multiplied by the curvature of the loss, and 0.001 takes the place
+        of 0, because classes that can be separated have no fit without a ridge. The more coefficients are
+        kept and the weaker the signal, the more a ridge helps: ``TrimmedLassoCV(hs=[10])`` predicts as well
+        as ten features can. 0 leaves the coefficients unshrunk, and takes about a quarter of the time. None
+        is ``"auto"`` for a choice by folds, and the least of its values with a ``criterion``.
     cv : int, splitter or iterable, default=None
         The folds; None is 5. As in scikit-learn, stratified for classifiers. ``RepeatedKFold`` averages the
         scores over several divisions of the samples; standard errors do not shrink with the repetitions.

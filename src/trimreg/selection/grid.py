@@ -194,8 +194,8 @@ def check_l2s(l2s: Any) -> Any:
     )
 
 
-def l2_grid(unit: float = 1.0) -> np.ndarray:
-    """0, and ridge terms from 0.01 to 3 times ``unit``, the curvature of the loss in a coefficient.
+def l2_grid(unit: float = 1.0, least: float = 0.0) -> np.ndarray:
+    """``least`` and ridge terms from 0.01 to 3, times ``unit``, the curvature of the loss in a coefficient.
 
     On real data with columns of deviation one, the best ridge for least squares grew with h from about 0.03
     to 1.
@@ -203,6 +203,7 @@ def l2_grid(unit: float = 1.0) -> np.ndarray:
     Parameters
     ----------
     unit : float, default=1.0
+    least : float, default=0.0
 
     Returns
     -------
@@ -215,7 +216,8 @@ def l2_grid(unit: float = 1.0) -> np.ndarray:
     [0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0]
     """
     check.check_number("unit", unit, 0.0, strict=True)
-    return float(unit) * np.array([0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
+    check.check_number("least", least, 0.0)
+    return float(unit) * np.array([float(least), 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
 
 
 def strength(alpha: Any) -> float:

@@ -166,10 +166,16 @@ def grid_for(task: Task, hs, alphas, n):
     return hs, alphas
 
 
-def l2s_for(task: Task, l2s) -> np.ndarray:
-    """The user's l2s, checked."""
-    l2s = check_l2s(l2s)
-    return l2_grid(ridge_unit(task)) if isinstance(l2s, str) else np.array(l2s)
+def l2s_for(task: Task, l2s, by_folds: bool) -> np.ndarray:
+    """The user's l2s, checked. None is ``"auto"`` for a choice by folds, else the least of these values.
+
+    That is 0 for least squares. Other losses may have no minimum without a ridge, for classes that can be
+    separated, say.
+    """
+    if l2s is not None and not isinstance(l2s, str):
+        return np.array(check_l2s(l2s))
+    grid = l2_grid(ridge_unit(task), least=0.0 if task.problem.loss.constant_curvature else 1e-3)
+    return grid if by_folds or l2s is not None else grid[:1]
 
 
 def count_samples(sample_weight, d, times=1) -> float:
