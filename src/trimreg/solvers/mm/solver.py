@@ -68,7 +68,7 @@ class Effort:
     rounds: int = 1
     subset_rounds: int = 1
     starts: int = 8  # random starts of trimmed least squares, at most
-    work: float = 5e7  # products that they may take together, in one ridge regression each
+    work: float = 5e7  # operations that they may take together, counted in one ridge regression each
     agreed: int = 1  # they end when so many lead to the lowest free set again
     rivals: bool = False  # whether other starts are tried even if supports are not hard to find
 
@@ -84,7 +84,7 @@ EFFORTS = {
         subset_kicks=30,
         rounds=3,
         subset_rounds=4,
-        starts=80,
+        starts=120,
         work=3e8,
         agreed=4,
         rivals=True,

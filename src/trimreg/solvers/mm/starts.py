@@ -216,7 +216,7 @@ def random_starts(inner: Any, rng: np.random.Generator, count: int, work: float)
     """Free sets for trimmed least squares: the largest coefficients of :func:`reweighted_ridge`.
 
     The first one has equal scales, the others have random ones. At most ``count``, and after the first no
-    more than ``work`` allows, in products of one ridge regression each.
+    more than ``work`` allows, counted in operations of one ridge regression each.
     """
     problem, h, levels = inner.problem, inner.problem.penalty.n_free, inner.problem.penalty.levels(1.0)
     usable, n = np.flatnonzero(inner.alive & np.isfinite(levels)), problem.d.size
@@ -232,7 +232,7 @@ def random_starts(inner: Any, rng: np.random.Generator, count: int, work: float)
         X = np.tril(regularized_cholesky(inner.gram.block(usable))).T
         y, ridge = solve_triangular(X, -inner.gradient_at_zero[usable], trans=1), np.zeros(usable.size)
     scales = np.zeros(usable.size)
-    for _ in range(int(np.clip(work / (len(y) ** 2 * usable.size + 1), 1, count))):
+    for _ in range(int(np.clip(work / (2 * len(y) ** 2 * usable.size + 1), 1, count))):
         theta = reweighted_ridge(X, y, ridge, regular, scales)
         size = np.where(regular, np.abs(theta), 0.0)
         order = np.argsort(-size, kind="stable")[:h]
