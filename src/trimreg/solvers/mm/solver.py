@@ -67,7 +67,7 @@ class Effort:
     subset_kicks: int = 6
     rounds: int = 1
     subset_rounds: int = 1
-    starts: int = 8  # random starts of trimmed least squares, at most
+    starts: int = 8  # random starts of trimmed least squares, at most, if supports are hard to find
     work: float = 5e7  # operations that they may take together, counted in one ridge regression each
     agreed: int = 1  # they end when so many lead to the lowest free set again
     rivals: bool = False  # whether other starts are tried even if supports are not hard to find
@@ -368,7 +368,8 @@ def _challenged(search, rng, effort):
             yield _step_at(search)
         search = min(rival, search, key=lambda found: found.objective)
     best, agreed = search, 0
-    count = effort.starts * (3 if exact else 1)  # there was no homotopy, and a start costs less
+    count = effort.starts if supports_are_hard(inner.problem) else Effort.starts
+    count *= 3 if exact else 1  # there was no homotopy, and a start costs less
     for free in random_starts(inner, rng, count, effort.work):
         rival = SubsetSearch(inner, free)
         for _ in exchange_while_better(rival, splices=()):
