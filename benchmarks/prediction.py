@@ -31,7 +31,7 @@ RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of l1 in the elastic net
 GAMMAS = (3.0, 10.0)  # of MCP
 INNER = 5
 # Repetitions and outer folds.
-ROUNDS = {"riboflavin": (2, 10), "eye": (2, 10), "wheat": (1, 5), "diabetes": (2, 5), "colon": (1, 10)}
+ROUNDS = {"riboflavin": (1, 10), "eye": (1, 10), "wheat": (1, 5), "diabetes": (1, 5), "colon": (1, 5)}
 OURS = "trimmed with l2"
 BOUND = np.log(1e6)  # of the linear predictor of classes: probabilities stay within 1e-6 of 0 and 1
 
@@ -135,18 +135,26 @@ def losses_of(eta, y, classes):
 # -- methods --------------------------------------------------------------------------------------------------------
 
 
-def by_estimator(kind, **options):
-    """A method of the library: the estimator with one h, and with the sizes that it tries by default."""
+def by_estimator(kind, l2s):
+    """A method of the library: the estimator with one h, and with all sizes that it tries."""
 
     def fits(X, y, inner):
-        models = {size: kind(hs=[size], cv=inner, **options) for size in AT} | {
-            CHOSEN: kind(cv=inner, **options)
-        }
+        sizes = "auto" if l2s == 0.0 else sizes_with_ridge(X, inner)
+        models = {size: kind(hs=[size], l2s=l2s, cv=inner) for size in AT}
+        models[CHOSEN] = kind(hs=sizes, l2s=l2s, rule="min", cv=inner)
         for model in models.values():
             model.fit(X, y)
         return {size: (model.coef_.ravel(), np.ravel(model.intercept_)[0]) for size, model in models.items()}
 
     return fits
+
+
+def sizes_with_ridge(X, inner):
+    """Sizes up to half of the samples, at least 60: with a ridge term large models are sensible."""
+    from trimreg.selection import auto_hs
+
+    n = min(len(train) for train, _ in inner)
+    return auto_hs(n, X.shape[1], max_h=min(X.shape[1], n - 2, max(n // 2, 60)))
 
 
 def by_path(path, grid, classes=False):
@@ -280,8 +288,8 @@ def regressions():
 
     alphas = decreasing_alphas(60)
     return {
-        "trimmed": by_estimator(TrimmedLassoCV),
-        "trimmed with l2": by_estimator(TrimmedLassoCV, l2s="auto"),
+        "trimmed": by_estimator(TrimmedLassoCV, 0.0),
+        "trimmed with l2": by_estimator(TrimmedLassoCV, "auto"),
         "lasso": by_path(elastic_net((1.0,)), alphas),
         "relaxed lasso with ridge": by_path(relaxed(elastic_net((1.0,)), L2S), alphas),
         "elastic net": by_path(elastic_net(RATIOS), alphas),
@@ -305,8 +313,8 @@ def classifications():
     lasso = skglm([L1], logistic=True)
 
     return {
-        "trimmed": by_estimator(TrimmedLogisticRegressionCV),
-        "trimmed with l2": by_estimator(TrimmedLogisticRegressionCV, l2s="auto"),
+        "trimmed": by_estimator(TrimmedLogisticRegressionCV, 0.0),
+        "trimmed with l2": by_estimator(TrimmedLogisticRegressionCV, "auto"),
         "lasso": classes(lasso),
         "relaxed lasso with ridge": classes(relaxed(lasso, L2S[1:], logistic=True)),
         "elastic net": classes(skglm([net(ratio) for ratio in (0.2, 0.5, 0.9)], logistic=True)),
