@@ -135,9 +135,9 @@ def test_an_ill_conditioned_graph_is_drawn():
 
 
 def test_two_thousand_variables_in_blocks_are_fast():
-    start = time.perf_counter()
+    start = time.process_time()
     graph = make_graph("blocks", 100, 2000, n_blocks=20, random_state=0)
-    assert time.perf_counter() - start < 3.0  # a tenth of a second; by the whole matrix it would be several
+    assert time.process_time() - start < 3.0  # a tenth of a second; by the whole matrix it would be several
     assert len(graph.edges) == 20 * round(0.05 * 4950)
 
 

@@ -47,9 +47,9 @@ def test_concordance_of_lifelines_is_the_same():
 def test_concordance_of_many_samples_is_fast():
     rng = np.random.default_rng(0)
     risk, time, event = rng.standard_normal(50_000), rng.exponential(size=50_000), rng.random(50_000) < 0.5
-    start = clock.perf_counter()
+    start = clock.process_time()
     assert abs(concordance_index(risk, time, event) - 0.5) < 0.01
-    assert clock.perf_counter() - start < 5.0
+    assert clock.process_time() - start < 5.0
 
 
 @pytest.mark.parametrize(

@@ -152,10 +152,10 @@ def test_a_hundred_thousand_coefficients_take_no_time():
     z, weights = 3 * rng.standard_normal(100_000), 2 * slope_weights(100_000)
     seconds = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         x = sorted_l1_prox(z, weights)
         sorted_l1_residual(x, x - z, weights)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     assert min(seconds) < 0.5
     assert 0 < np.count_nonzero(x) < 100_000
     assert_is_prox(x, z, weights, rtol=1e-13)

@@ -203,9 +203,11 @@ def improve_on_model(
     problem = inner.problem
     searchable = effort.search and problem.penalty.n_free > 0 and not np.any(problem.positive)
     kicks, improved, searches = effort.kicks, True, 0
+    # Under a soft alpha every search with kicks may find a lower basin; best subsets settle sooner.
+    most = 2 * effort.rounds if problem.alpha >= problem.exact_threshold() else np.inf
     while searchable and improved and best.converged and not best.trouble:
         searches += 1
-        kicks = kicks if searches <= 2 * effort.rounds else 0
+        kicks = kicks if searches <= most else 0
         improved, known = False, {_key(best.weights)}
         for leap, theta, weights in _proposals(inner, best, rng, effort, kicks):
             if _key(weights) in known:
