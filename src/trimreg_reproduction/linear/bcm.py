@@ -61,7 +61,7 @@ def cells(size: str) -> list[Cell]:
         for p in ((_SMALL, 60) if quick else (_SMALL, 300))
         for noise in (("scaled",) if quick else NOISES)
         for family in FAMILIES
-        for i in range(1 if quick else 3)
+        for i in range(1 if quick else 2)
     ]
 
 
