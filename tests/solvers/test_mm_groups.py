@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from trimreg.solvers.mm.block import minimize_block
+from trimreg.solvers.gram import minimize_block
 from trimreg.solvers.mm.group_kernels import block_descent, prox, residual, shift, water_level
 from trimreg.solvers.mm.groups import (
     group_residual,

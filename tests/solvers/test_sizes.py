@@ -11,8 +11,7 @@ from trimreg.penalties import TrimmedL1
 from trimreg.solvers import Problem
 from trimreg.solvers.mm.solver import iterate
 from trimreg.solvers.mm.workingset import WorkingSetSolver
-from trimreg.solvers.search.sizes import Subset, grown, resize, share
-from trimreg.solvers.search.subset import SubsetSearch
+from trimreg.solvers.search.subset import Subset, SubsetSearch, grown, resize, share
 
 
 @pytest.fixture

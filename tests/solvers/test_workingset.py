@@ -14,7 +14,7 @@ from trimreg.designs import as_design
 from trimreg.losses import Loss
 from trimreg.penalties import subgradient_residual
 from trimreg.solvers import Problem
-from trimreg.solvers.mm.block import minimize_block, newton_on_support
+from trimreg.solvers.gram import minimize_block, newton_on_support
 from trimreg.solvers.mm.kernels import coordinate_descent
 from trimreg.solvers.mm.workingset import GramSolver, WorkingSetSolver
 

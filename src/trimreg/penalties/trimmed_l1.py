@@ -209,4 +209,7 @@ class TrimmedL1(Penalty):
         j = self._regular
         magnitude = alpha * self._factor[j] * self.norm.lengths(theta)[j]
         part = super().stationarity(theta, weights, gradient, alpha, positive)
+        free, paid = magnitude[weights[j] == 0], magnitude[weights[j] == 1]
+        if free.size + paid.size == j.size and np.max(paid, initial=0.0) <= np.min(free, initial=np.inf):
+            return part  # the weights are those of the h largest
         return part + distance_to_optimal_weights(magnitude, weights[j])

@@ -31,8 +31,8 @@ from .mm.starts import homotopy
 from .mm.workingset import GramSolver, WorkingSetSolver
 from .problem import Problem
 from .search.exchange import exchange_while_better, kick
-from .search.sizes import Subset, grown, share
 from .search.soft import SoftSearch
+from .search.subset import Subset, grown, share
 
 _ALL_COLUMNS = 3000  # up to this many columns the whole Gram matrix is formed
 _KICKS = 1  # out of the basin of a best subset that is a rival at the largest alpha

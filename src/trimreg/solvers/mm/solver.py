@@ -8,7 +8,7 @@ themselves, at a local minimum. The start decides which one, so a trimmed penalt
 2. **MM** to a local minimum;
 3. **exchanges** (:mod:`trimreg.solvers.search.exchange`): splices, single swaps and a few kicks.
 
-A best subset is also compared with one that grows column by column (:mod:`trimreg.solvers.search.sizes`), as
+A best subset is also compared with one that grows column by column (:mod:`trimreg.solvers.search.subset`), as
 in a path, unless X is large.
 
 If supports are hard to find (:func:`~trimreg.solvers.mm.starts.supports_are_hard`), a few random starts
@@ -42,9 +42,8 @@ from ..problem import Problem, feasible_start
 from ..search.exchange import best_first, exchange_while_better, kick
 from ..search.groups import GroupSearch
 from ..search.model import ModelSubset
-from ..search.sizes import Subset, grown, share
 from ..search.soft import SoftSearch
-from ..search.subset import SubsetSearch
+from ..search.subset import Subset, SubsetSearch, grown, share
 from .starts import (
     default_start,
     eliminated_start,

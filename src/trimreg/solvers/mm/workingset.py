@@ -10,7 +10,7 @@ coordinates, without touching X. The loop ends when the true gradient shows no v
 Rounding in the Gram matrix therefore cannot pass for convergence: the next round corrects it, as in iterative
 refinement.
 
-The models are minimized by :mod:`trimreg.solvers.mm.block`, for groups by
+The models are minimized by :func:`trimreg.solvers.gram.minimize_block`, for groups by
 :mod:`trimreg.solvers.mm.groups`. If the curvature changes with theta the model is a Newton model, and a line
 search ensures descent: proximal Newton.
 """
@@ -22,9 +22,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ..gram import FixedGram, GramCache
+from ..gram import FixedGram, GramCache, minimize_block
 from ..problem import Problem
-from .block import minimize_block, minimize_parts
 from .kernels import add_rows, submatrix, violators
 
 _FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
@@ -35,6 +34,18 @@ _ROUNDED = 1e-12  # smaller relative changes of an objective cannot be told from
 _PATIENCE = 10  # rounds without descent before the solver blames rounding and stops
 _FAR = 3.0  # times the thresholds, gradients are not far above them
 _CHEAP = 3000  # divided by the size of a model: rounds that cost little, and may be without progress
+
+
+def minimize_parts(problem, parts, gram, gradient, theta, threshold, tol):
+    """:func:`minimize_block` for these parts of the problem's norm, single coefficients or groups."""
+    norm = problem.penalty.norm
+    if norm.q is None:
+        positive = problem.positive[parts] if np.ndim(problem.positive) else problem.positive
+        return minimize_block(gram, gradient, theta, threshold, positive, tol)
+    from .groups import minimize_group_block
+
+    starts = np.concatenate([[0], np.cumsum(norm.sizes[parts])])
+    return minimize_group_block(gram, gradient, theta, starts, threshold, norm.q, tol)
 
 
 class Solution(NamedTuple):

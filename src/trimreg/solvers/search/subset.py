@@ -18,6 +18,10 @@ before the last check, they are rebuilt from rows of the Gram matrix.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 
 from ..gram import FixedGram, GramCache, cholesky, cholesky_inverse, cholesky_solve, independent_columns
@@ -26,6 +30,7 @@ from ..mm.workingset import WorkingSetSolver
 from . import kernels
 from .exchange import Exchanges, Search, best_first, exchange_while_better
 
+_BETTER = 1e-9  # relative fall of the objective for which a subset is replaced
 _DEPENDENT = 1e-9  # a column of norm one with less than this left unexplained counts as dependent
 _TRUSTED = 1e6  # scores are trusted up to this largest entry of M^-1: their error is about 1e-16 times it
 _LIKELY = 8  # columns that may be needed next
@@ -343,3 +348,59 @@ class SubsetSearch(Search):
         theta = np.zeros(self.n_features)
         theta[self.universe[self.A]] = self.theta
         return theta, np.sort(self.universe[self.free])
+
+
+# -- several sizes: each subset is a start for the next smaller and the next larger one -------------------
+#
+# A subset grows by the column of largest gain and shrinks by the column of least cost. Single swaps follow
+# until none lowers the objective. A column that was right for a small subset may stay in one that has grown
+# from it. Shrinking from a larger size finds other subsets, and growing again carries them back.
+
+
+class Subset(NamedTuple):
+    """The columns of a subset and the objective of the least-squares fit on them."""
+
+    objective: float
+    free: np.ndarray
+
+
+def grown(inner: WorkingSetSolver, sizes: Sequence[int]) -> Iterator[tuple[int, SubsetSearch]]:
+    """``(h, search)`` for rising sizes: each best subset grows from the last by columns and swaps."""
+    search = SubsetSearch(inner.at(inner.problem.alpha, sizes[0]), np.empty(0, dtype=np.intp))
+    for h in sizes:
+        search.grow(h)
+        yield h, search
+
+
+def resize(search: SubsetSearch, h: int) -> None:
+    """Grow or shrink the free set to h columns, and make all swaps that lower the objective."""
+    while search.free.size > h:
+        cheapest = np.argmin(search.exchanges().cost)
+        search.size = search.free.size - 1
+        search.move_to(np.delete(search.free, cheapest))
+    search.grow(h)
+
+
+def share(search: SubsetSearch, found: dict[int, Subset]) -> None:
+    """Offer every subset to the next size, down and up in turn, until none is replaced; ``found`` is updated.
+
+    The keys of ``found`` are sizes in increasing order. The search serves as a workspace.
+    """
+    tried, negligible = set(), 1e-12 * search.energy
+    changed = True
+    while changed:
+        changed = False
+        for sizes in (list(found)[::-1], list(found)):
+            for size, target in pairwise(sizes):
+                start = found[size].free
+                key = size, target, tuple(np.sort(start))
+                if key in tried:
+                    continue
+                tried.add(key)
+                search.size = size
+                search.move_to(start)
+                resize(search, target)
+                least_fall = max(negligible, _BETTER * found[target].objective)
+                if search.objective < found[target].objective - least_fall:
+                    found[target] = Subset(search.objective, search.free.copy())
+                    changed = True
