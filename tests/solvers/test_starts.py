@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from trimreg import TrimmedL1, solve
+from trimreg.designs import as_design
 from trimreg.solvers.mm.starts import random_starts, reweighted_ridge, supports_are_hard
 from trimreg.solvers.mm.workingset import WorkingSetSolver
 
@@ -51,14 +52,14 @@ def test_the_first_ridge_regression():
     variance[~regular] = 1e3 * variance.max()
     weight = 0.1 * variance.sum() / 8
     expected = np.linalg.solve(X.T @ X + np.diag(weight / variance + ridge), X.T @ y)
-    found = reweighted_ridge(X, y, ridge, regular, scales, last=1.0, penalty=0.1)
+    found = reweighted_ridge(X, y, ridge, regular, scales, len(y), last=1.0, penalty=0.1)
     np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
 def test_the_last_fit_is_sparse_and_interpolates():
     X, y, _ = planted(0, 15)
     ones = np.ones(300, dtype=bool)
-    theta = reweighted_ridge(X, y, np.zeros(300), ones, np.zeros(300), last=1e-3)
+    theta = reweighted_ridge(X, y, np.zeros(300), ones, np.zeros(300), len(y), last=1e-3)
     assert np.linalg.norm(y - X @ theta) < 0.05 * np.linalg.norm(y)
     size = np.sort(np.abs(theta))[::-1]
     assert size[30] < 1e-2 * size[0]
@@ -82,7 +83,17 @@ def test_random_starts_are_free_sets(n, p, make_problem):
 
 
 def test_where_supports_are_hard(make_problem):
-    assert supports_are_hard(make_problem(TrimmedL1(20), 1.0, n=60, p=300))
-    assert not supports_are_hard(make_problem(TrimmedL1(20), 1.0, n=300, p=1000))
-    assert not supports_are_hard(make_problem(TrimmedL1(0), 1.0, n=60, p=300))
-    assert not supports_are_hard(make_problem(TrimmedL1(300), 1.0, n=60, p=300))
+    def hard(h, n, p, repeats=1):
+        problem = make_problem(TrimmedL1(h), 1.0, n=n, p=p)
+        again = np.repeat(np.arange(n), repeats)
+        d = np.full(again.size, 1 / again.size)
+        design = as_design(problem.design.columns(np.arange(p))[again], d)
+        return supports_are_hard(
+            WorkingSetSolver(replace(problem, design=design, y=problem.y[again], d=d), 1e-6)
+        )
+
+    assert hard(20, 60, 300)
+    assert hard(20, 60, 300, repeats=3)  # samples that occur again are no others
+    assert not hard(20, 300, 1000)
+    assert not hard(0, 60, 300)
+    assert not hard(300, 60, 300)

@@ -309,7 +309,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
     yield _step_at(search)
     yield from _search(search, rng, effort)
-    if effort.rivals or supports_are_hard(problem):
+    if effort.rivals or supports_are_hard(inner):
         search = yield from _challenged(search, rng, effort)
     if exact and theta0 is None:
         yield from _compare_with_grown(search, rng, effort)
@@ -345,7 +345,7 @@ def _compare_with_grown(search, rng, effort):
     if not problem.near or h * problem.y.shape[0] * problem.n_features > effort.work:
         return
     found = {}
-    hard = effort.rivals or supports_are_hard(problem)
+    hard = effort.rivals or supports_are_hard(search.inner)
     for size, one in grown(search.inner, range(1, h + (4 if hard else 1))):
         found[size] = Subset(one.objective, one.free.copy())
     if hard:
@@ -369,7 +369,7 @@ def _challenged(search, rng, effort):
             yield _step_at(search)
         search = min(rival, search, key=lambda found: found.objective)
     best, agreed = search, 0
-    count = effort.starts if supports_are_hard(inner.problem) else Effort.starts
+    count = effort.starts if supports_are_hard(inner) else Effort.starts
     count *= 3 if exact else 1  # there was no homotopy, and a start costs less
     for free in random_starts(inner, rng, count, effort.work):
         rival = SubsetSearch(inner, free)

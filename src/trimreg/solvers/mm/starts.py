@@ -198,18 +198,36 @@ def rising_alpha(inner: Any, theta: np.ndarray, gradient: np.ndarray) -> tuple[n
 # -- many starts for hard problems ------------------------------------------------------------------------
 
 _WORK = 5e7  # products of a ridge regression: more columns than this allows are screened
+_REPEATED = 10  # samples are not compared if there are so many times more than enough
 _JITTER = 0.8  # deviation of the logarithms of random scales
 
 
-def supports_are_hard(problem: Any) -> bool:
-    r"""Whether ``n < 2 h log(p / h)``: then a convex start is likely to miss the best support.
+def supports_are_hard(inner: Any) -> bool:
+    r"""Whether ``n < 2 h log(p / h)`` for n different samples: then a convex start is likely to fail.
 
     This is where the lasso begins to recover supports of size h of p Gaussian columns without noise (Donoho
     and Tanner 2009, "Counting faces of randomly projected polytopes when the projection radically lowers
     dimension").
     """
+    problem = inner.problem
     h, p = problem.penalty.n_free, problem.n_features
-    return 0 < h < p and np.count_nonzero(problem.d) < 2 * h * np.log(p / h)
+    if not 0 < h < p:
+        return False
+    enough, n = 2 * h * np.log(p / h), np.count_nonzero(problem.d)
+    if n > _REPEATED * enough or not problem.near:
+        return n < enough
+    return n < enough or n_different(inner) < enough
+
+
+def n_different(inner: Any) -> int:
+    """The number of different samples: a sample of weight 2 and one that occurs twice count once each.
+
+    Samples are compared by one linear function of them.
+    """
+    problem = inner.problem
+    live = problem.d > 0
+    value = problem.predictor(inner.gradient_at_zero).ravel()[live] + np.pi * problem.y.ravel()[live]
+    return np.unique(np.round(value / (np.max(np.abs(value), initial=0.0) or 1.0), 9)).size
 
 
 def random_starts(inner: Any, rng: np.random.Generator, count: int, work: float) -> Iterator[np.ndarray]:
@@ -220,6 +238,8 @@ def random_starts(inner: Any, rng: np.random.Generator, count: int, work: float)
     """
     problem, h, levels = inner.problem, inner.problem.penalty.n_free, inner.problem.penalty.levels(1.0)
     usable, n = np.flatnonzero(inner.alive & np.isfinite(levels)), problem.d.size
+    if usable.size == 0:
+        return
     room = int(min(max(_WORK / n**2, 100 + 4 * h), inner.room()))
     if usable.size > room:
         pull = np.where(levels[usable] > 0, np.abs(inner.gradient_at_zero[usable]), np.inf)
@@ -231,9 +251,9 @@ def random_starts(inner: Any, rng: np.random.Generator, count: int, work: float)
     else:  # fewer rows with the same products; the Gram matrix has the ridge in it
         X = np.tril(regularized_cholesky(inner.gram.block(usable))).T
         y, ridge = solve_triangular(X, -inner.gradient_at_zero[usable], trans=1), np.zeros(usable.size)
-    scales = np.zeros(usable.size)
-    for _ in range(int(np.clip(work / (2 * len(y) ** 2 * usable.size + 1), 1, count))):
-        theta = reweighted_ridge(X, y, ridge, regular, scales)
+    scales, rank = np.zeros(usable.size), min(n_different(inner), usable.size)
+    for _ in range(int(np.clip(work / (2 * rank**2 * usable.size + 1), 1, count))):
+        theta = reweighted_ridge(X, y, ridge, regular, scales, rank)
         size = np.where(regular, np.abs(theta), 0.0)
         order = np.argsort(-size, kind="stable")[:h]
         yield usable[order[size[order] > 0]]
@@ -241,7 +261,7 @@ def random_starts(inner: Any, rng: np.random.Generator, count: int, work: float)
 
 
 def reweighted_ridge(
-    X: np.ndarray, y: np.ndarray, ridge: np.ndarray, regular: np.ndarray, scales: np.ndarray, *,
+    X: np.ndarray, y: np.ndarray, ridge: np.ndarray, regular: np.ndarray, scales: np.ndarray, rank: int, *,
     still: float = 0.015, falls: float = 0.5, last: float = 0.03, penalty: float = 1e-4,
 ) -> np.ndarray:  # fmt: skip
     r"""A sparse fit that nearly interpolates, by ridge regressions with falling variances.
@@ -255,8 +275,8 @@ def reweighted_ridge(
     and lowers :math:`\epsilon` by the factor ``falls`` when theta moves by less than ``still`` of its length
     (Chartrand and Yin 2008, "Iteratively reweighted algorithms for compressive sensing"). Small coefficients
     get small variances and vanish. The scales s matter while epsilon is large, and so lead to different fits.
-    ``X`` has columns of norm one; those that are not ``regular`` are never penalized. Columns of the smallest
-    variance leave as epsilon falls, if there are many.
+    ``X`` has columns of norm one and about that ``rank``; those that are not ``regular`` are never penalized.
+    Columns of the smallest variance leave as epsilon falls, if there are many.
     """
     n, p = X.shape
     theta, total = np.zeros(p), np.zeros(p)
@@ -265,7 +285,7 @@ def reweighted_ridge(
     first = 0.0
     for _ in range(500):
         variance[~regular] = 1e3 * variance.max(initial=0.0)
-        weight = penalty * variance.sum() / n
+        weight = penalty * variance.sum() / rank
         spread = variance / (weight + ridge * variance)
         half = X * np.sqrt(spread)
         kernel = blas.dsyrk(1.0, half.T, trans=1, lower=1)
@@ -278,6 +298,8 @@ def reweighted_ridge(
         theta = following
         if not first:
             first = epsilon = np.max(np.abs(theta), where=regular, initial=0.0)
+            if not first:
+                break
         elif moved <= still * length:
             epsilon *= falls
             keep = max(5 * n, inside.size // 2)
