@@ -121,3 +121,18 @@ def test_cross_validation_checks_its_data_once(data):
     model = TrimmedLassoCV(hs=[0, 2, 5, 8])
     calls = calls_during(lambda: model.fit(*data))
     assert calls[validation.__name__, "check_matrix"] == 1
+
+
+# -- mutants ------------------------------------------------------------------------------------------------
+
+
+def test_every_mutant_stands_in_the_source():
+    """``make mutants`` replaces pieces of lines: the list must follow the code."""
+    sys.path.insert(0, str(HERE.parent))
+    try:
+        from benchmarks.mutants import MUTANTS
+    finally:
+        sys.path.remove(str(HERE.parent))
+    for mutant in MUTANTS:
+        mutant.file(HERE.parent / "src" / "trimreg")
+    assert len(MUTANTS) >= 60
