@@ -1,7 +1,7 @@
 """Small fits that compile the loops of the library, so that the workers of the test run find them on disk.
 
-``make test`` runs this beside the installation of the test tools, which keeps one core busy. Nothing depends on it: a
-loop that is not on disk is compiled where it is first called.
+``make test`` runs this beside the installation of the test tools, which keeps one core busy. Nothing depends
+on it: a loop that is not on disk is compiled where it is first called.
 """
 
 from trimreg import TrimmedGraphicalLasso, TrimmedGroupLasso, TrimmedLasso, TrimmedLogisticRegression
