@@ -173,7 +173,8 @@ def passes(source: Path, tests: Path, room: str, mutant: Mutant | None = None) -
 
 def _pytest(source: Path, tests: Path) -> bool:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(tests)]
-    env = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+    paths = os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])])
+    env = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, cwd=tests.parent.parent, env=env, capture_output=True, text=True)
     failed_at_import = ended.returncode == 2 and "rror" in ended.stdout
     if ended.returncode not in (0, 1) and not failed_at_import:
