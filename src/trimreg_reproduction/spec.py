@@ -14,16 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from trimreg._files import BadInput
 from trimreg.reports import Chart
 
 __all__ = ["SIZES", "VERDICTS", "BadInput", "Cell", "Chart", "Experiment", "Together", "Verdict"]
 
 SIZES = ("quick", "full")
 VERDICTS = ("reproduced", "partly", "not")
-
-
-class BadInput(ValueError):
-    """An argument, a file or a device that cannot be used; the message says what to change."""
 
 
 @dataclass(frozen=True)
