@@ -217,7 +217,7 @@ def _write(found, store, size, out):
             continue
         files.append(write_atomically(out / f"{experiment.name}.svg", buffer.getvalue()))
     there = [experiment.name for experiment, frame, _, _ in found if not frame.empty]
-    return files + store.export(out, ("parquet",), there, size)
+    return files + store.export(out, there, size)
 
 
 def _print_verdicts(found, size):

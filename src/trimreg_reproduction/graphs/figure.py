@@ -34,7 +34,7 @@ def run(cell: Cell) -> list[dict]:
     """One row per method: the replicates that some alpha recovers, and how many each alpha recovers."""
     table = recovery(
         cell["rho"], cell["n"], cell["replicates"], methods=default_methods(), given_alpha=GIVEN_ALPHA,
-        n_jobs=1, random_state=cell.seed(),
+        random_state=cell.seed(),
     )  # fmt: skip
     fixed = table.alphas == table.given_alpha
     return [
