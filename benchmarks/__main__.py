@@ -20,7 +20,7 @@ from pathlib import Path
 from .common import Section, machine
 
 NAMES = (
-    "objective", "subset", "hard", "soft", "lasso", "surface", "agreement", "crossval", "glm", "groups", "stress", "realdata",
+    "objective", "subset", "hard", "soft", "lasso", "surface", "agreement", "crossval", "glm", "groups", "stress",
     "prediction", "glasso", "graphs", "sachs", "cold", "growth", "networks", "disk", "dask_rows", "batched", "gpu",
 )  # fmt: skip
 FRONT = ("objective", "subset", "glasso", "disk", "gpu")  # their first headlines stand in the README
