@@ -215,7 +215,7 @@ def growth(section, quick):
 def run(quick: bool = False) -> Section:
     section = Section(
         "Dask: fits on a cluster",
-        f"`LocalCluster` on one machine with {os.cpu_count()} cores, one thread per worker: 4 workers share {os.cpu_count()} cores, so what is measured is that more workers "
+        f"`LocalCluster` on one machine with {os.cpu_count()} cores, one thread per worker: 4 workers share {os.cpu_count()} cores, so the figures show that more workers "
         "cost little, not that they help. float32, data on the workers before the clock starts; chunks of 25 MB and less, so the few milliseconds a task costs are in all "
         f"figures. h={H}, `alpha=\"exact\"`. Seconds, least of 3 (operations) or 2 (fits). Least squares with p up to 3000 is one Gram pass and a fit in memory.",
         ["what", "n", "p", *(f"{workers} worker{'s' * (workers > 1)}" for workers in WORKERS)],

@@ -227,7 +227,7 @@ class LinearEstimator(BaseEstimator):
         coef = coef.ravel() if coef.shape[0] == 1 and coef.ndim == 2 else coef
         outputs = self._output_names() if coef.ndim == 2 else None
         intercept = np.ravel(np.asarray(self.intercept_, dtype=float)).tolist()
-        labelled = intercept if outputs is None else dict(zip(map(str, outputs), intercept, strict=True))
+        labeled = intercept if outputs is None else dict(zip(map(str, outputs), intercept, strict=True))
         facts = {
             "loss": self.loss_name_,
             "samples": self._n_samples,
@@ -237,7 +237,7 @@ class LinearEstimator(BaseEstimator):
             "l2": self.l2_ or None,
             "objective": self.objective_,
             "stationarity": self.stationarity_,
-            **({"intercept": intercept[0]} if len(intercept) == 1 else {"intercepts": labelled}),
+            **({"intercept": intercept[0]} if len(intercept) == 1 else {"intercepts": labeled}),
             "converged": self.result_.converged,
             "swap optimal": self.result_.swap_optimal,
             "outliers": len(self.outliers_) or None,
