@@ -36,7 +36,7 @@ def exit_codes(
 
 
 @contextmanager
-def refused_as_bad_input(what: str = "") -> Iterator[None]:
+def refused_as_bad_input() -> Iterator[None]:
     """Turn a ``ValueError`` of the library's own checks into :class:`BadInput`, and warnings into lines.
 
     Put it around a call that checks its arguments and nothing else, so that bugs still show as such.
@@ -48,7 +48,7 @@ def refused_as_bad_input(what: str = "") -> Iterator[None]:
         except BadInput:
             raise
         except ValueError as error:
-            raise BadInput(f"{what}: {error}" if what else str(error)) from None
+            raise BadInput(str(error)) from None
     for text in dict.fromkeys(one_line(warning.message) for warning in caught):
         say(f"warning: {text}", err=True)
 
