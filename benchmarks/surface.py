@@ -44,7 +44,7 @@ def run(quick: bool = False) -> Section:
             else f"fold, for {wanted} of {len(cells)} cells drawn at random; the time is their mean times {len(cells)}. "
         )
         + "Objectives of both sides are computed anew from the training rows.",
-        ["fits", "seconds", "milliseconds a cell", "/ cold"],
+        ["fits", "seconds", "milliseconds per cell", "/ cold"],
     )
     rows = (("cold", cold, len(cells)), ("warm, the folds' surfaces", warm, len(cells)))
     whole_row = ("warm, all of `TrimmedLassoCV.fit`", whole, len(cells) * (FOLDS + 1) // FOLDS)

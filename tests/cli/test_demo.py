@@ -71,6 +71,18 @@ def test_bad_input_is_one_line_and_status_2(arguments, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_in_the_way_is_named_before_any_work(tmp_path):
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    assert "choose another place with --out" in call("demo", "--out", blocker).stderr
+    assert "--picture must name a file" in call("demo", "--out", tmp_path, "--picture", tmp_path).stderr
+
+
+def test_missing_matplotlib_is_said_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "pip install 'trimreg[plot]'" in call("demo", "--out", tmp_path).stderr
+
+
 @pytest.mark.parametrize("arguments", [["demo", "--h", "ten"], ["demo", "--nothing"], ["nothing"]])
 def test_bad_usage_is_status_2(arguments):
     assert call(*arguments).exit_code == 2
@@ -93,7 +105,7 @@ def test_interrupt_inside_the_work_is_status_130(monkeypatch):
     monkeypatch.setattr("trimreg.reports.demo.run", interrupt)
     answer = call("demo", "--no-pictures")
     assert answer.exit_code == 130
-    assert answer.stderr.endswith("interrupted\n")
+    assert answer.stderr.endswith("interrupted; nothing was written\n")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .common import announcer, exit_codes, print_table
+from .common import BadInput, announcer, check_matplotlib, check_outputs, exit_codes, print_table
 
 
 def demo(
@@ -38,12 +38,13 @@ def demo(
     from ..reports import demo as experiment
     from ..reports import demo_pictures
 
-    with exit_codes(experiment.BadInput):
+    with exit_codes():
         experiment.check_arguments(h, seed)
         if pictures:
-            demo_pictures.check_drawing(out, picture)
+            check_matplotlib("trimreg demo without --no-pictures")
+            check_outputs(out=out / "demo.png", picture=picture)
         elif picture is not None:
-            raise experiment.BadInput("--picture and --no-pictures contradict each other; drop one of them")
+            raise BadInput("--picture and --no-pictures contradict each other; drop one of them")
         total = len(experiment.STAGES) + pictures
         with announcer(total) as announce:
             found = experiment.run(h=h, seed=seed, progress=announce)

@@ -43,7 +43,7 @@ def forward_order(
     unit = np.sqrt(np.maximum(np.diag(H), 0.0))
     unit = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0)
     H, c = H * unit * unit[:, None], c * unit  # gains do not depend on units, but rounding would
-    c = c / (np.max(np.abs(c), initial=0.0) or 1.0)  # lest squares under- or overflow
+    c = c / (np.max(np.abs(c), initial=0.0) or 1.0)  # so that squares neither under- nor overflow
     if first is not None and np.any(first):
         _sweep(H, c, np.flatnonzero(first))
         H, c, parts = H[np.ix_(~first, ~first)], c[~first], parts[~first]

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .._files import BadInput
+
 #: The values of h on the path, among which cross-validation chooses.
 H_VALUES = tuple(range(1, 21))
 SOLVERS = ("mm", "bcd", "dc", "prox")
@@ -26,10 +28,6 @@ STAGES = (
     "choosing the lasso's alpha by cross-validation", "choosing MCP's alpha by cross-validation",
     "checking every fit from the data", "timing the solvers on one problem",
 )  # fmt: skip
-
-
-class BadInput(ValueError):
-    """An argument that cannot be used; the message says what to change."""
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ import numpy as np
 from trimreg.plotting.style import look
 
 from ..intervals import mean_line, share_line
-from ..pictures import MARKERS, draw, new_figure
-from ..spec import Cell, Chart, Experiment, Verdict
+from ..pictures import MARKERS, draw, legend_below, new_figure
+from ..spec import Cell, Chart, Experiment, Verdict, skipped
 from . import gramkernels as kernels
 
 NAME = "bcm"
@@ -291,9 +291,7 @@ def judge(frame: Any) -> Verdict:
                 f"{method[0].upper() + method[1:]}: mean excess over the lowest F {mine['gap'].mean():.2%}, "
                 f"support found in {mine['recovered'].astype(float).mean():.0%}."
             )
-    skipped = sorted({str(reason) for reason in frame["skipped"].dropna()})
-    if skipped:
-        text.append(f"Skipped: {'; '.join(skipped)}.")
+    text += skipped(frame)
     kind = "reproduced" if above == 0 else "partly" if above <= 0.01 * fits else "not"
     return Verdict(kind, " ".join(text), table)
 
@@ -329,8 +327,7 @@ def figure(frame: Any) -> Any:
         if i % 2 == 0:
             ax.set_yscale("symlog", linthresh=1e-3)
             ax.set_ylim(bottom=-1e-4)
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    picture.legend(handles, names, frameon=False, fontsize=8.5, ncols=4, loc="outside lower center")
+    legend_below(picture, axes[0, 0])
     return picture
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..intervals import mean_line, share_line
-from ..pictures import DASHES, PALETTE, draw, new_figure
-from ..spec import Cell, Chart, Experiment, Verdict
+from ..pictures import DASHES, PALETTE, draw, legend_below, new_figure
+from ..spec import Cell, Chart, Experiment, Verdict, skipped
 
 NAME = "beyond"
 #: Kind of data: title, features, nonzeros, sample sizes, replicates at full size.
@@ -228,7 +228,6 @@ def judge(frame: Any) -> Verdict:
             if (method, other) in PAIRS[:2]:
                 better += (gap > 1.96 * se) + (more < -1.96 * more_se)
                 worse += (gap < -1.96 * se) + (more > 1.96 * more_se)
-    skipped = sorted({str(reason) for reason in frame["skipped"].dropna()})
     text = [
         f"With h by cross-validation trimming is significantly better in {better} and worse in {worse} of "
         f"{2 * sum(row['method'] == 'trimmed, h by CV' and 'abess' not in row['against'] for row in table)} "
@@ -244,8 +243,7 @@ def judge(frame: Any) -> Verdict:
     text.append(
         "Exact recovery over all draws: " + ", ".join(f"{m} {v:.2f}" for m, v in shares.items()) + "."
     )
-    if skipped:
-        text.append(f"Skipped: {'; '.join(skipped)}.")
+    text += skipped(frame)
     kind = "not" if worse and not better else "partly" if worse else "reproduced"  # the claim: no worse
     return Verdict(kind, " ".join(text), table)
 
@@ -280,10 +278,7 @@ def figure(frame: Any) -> Any:
         title = chart.title.split(": ")[1].rsplit(", p", 1)[0] if above else ""
         chart = replace(chart, title=title, y=labels[i % 2] if i < 2 else "")
         draw(axes[i % 2, i // 2], chart, loc="left", band=0.12, shares=above)
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    picture.legend(
-        handles, names, handlelength=3.0, frameon=False, fontsize=8.5, ncols=4, loc="outside lower center"
-    )
+    legend_below(picture, axes[0, 0], handlelength=3.0)
     return picture
 
 

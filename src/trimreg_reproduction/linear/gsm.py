@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 
 from ..intervals import share_line, wilson
-from ..pictures import DASHES, MARKERS, PALETTE, draw, new_figure
-from ..spec import Cell, Chart, Experiment, Verdict
+from ..pictures import DASHES, MARKERS, PALETTE, draw, legend_below, new_figure
+from ..spec import Cell, Chart, Experiment, Verdict, skipped
 from . import gramkernels as kernels
 from .bcm import admm, alternating, by_trimreg, fit_abess, objective
 
@@ -277,9 +277,7 @@ def judge(frame: Any) -> Verdict:
     )
     worse = [s for s in shapes if share.get((*s, OURS), 0.0) < share.get((*s, HOMOTOPY), 0.0)]
     text.insert(1, f"{OURS.capitalize()} is below {HOMOTOPY} at {len(worse)} of {len(shapes)} shapes.")
-    skipped = sorted({str(reason) for reason in frame["skipped"].dropna()})
-    if skipped:
-        text.append(f"Skipped: {'; '.join(skipped)}.")
+    text += skipped(frame)
     kind = ("not", "partly", "reproduced")[bool(ahead) + bool(ours)]
     return Verdict(kind, " ".join(text), table)
 
@@ -318,10 +316,7 @@ def figure(frame: Any) -> Any:
     for i, chart in enumerate(drawn):
         ax = draw(axes[i // 2, i % 2], chart, loc="left", band=0.08, shares=i % 2 == 0)
         ax.set_xticks(sorted({x for line in chart.lines for x in line["x"]}))
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    picture.legend(
-        handles, names, handlelength=3.0, frameon=False, fontsize=8.5, ncols=4, loc="outside lower center"
-    )
+    legend_below(picture, axes[0, 0], handlelength=3.0)
     return picture
 
 

@@ -82,7 +82,7 @@ class GramProblem:
         """MM from theta: ``(theta, objective, gradient)``."""
         theta = theta.copy()
         objective, gradient = kernels.majorize_minimize(
-            self.gram, self.c, theta, alpha, kind, float(parameter), 0.0, tol * self.scale
+            self.gram, self.c, theta, alpha, kind, float(parameter), tol * self.scale
         )
         return theta, objective + self.s / 2, gradient
 
