@@ -23,7 +23,7 @@ from ..solvers import EFFORTS
 from .criteria import criterion_value, effective_df
 from .folds import ALL_COLUMNS, LinearFolds, TotalGram, predictors
 from .grid import check_l2s
-from .path import count_samples, features_in, grid_for, l2s_for, n_parts, ridged, solve_path
+from .path import count_samples, features_in, grid_for, l2s_for, n_parts, ridged, ridges_for, solve_paths
 from .search import Search, times_tested
 
 
@@ -77,37 +77,46 @@ class SurfaceCV(LinearEstimator):
             folds = search.folds(rows, y, groups=cv_groups, weights=d, classifier=is_classifier(self))
             times = (np.bincount(train, minlength=d.size) for train, _ in folds)
             n = min(count_samples(sample_weight, d, each) for each in times)
-        self.hs_, self.alphas_ = grid = grid_for(task, self.hs, self.alphas, n)
         self.l2s_ = l2s_for(task, self.l2s, by_folds=self.criterion is None)
+        self.hs_, self.alphas_ = grid = grid_for(task, self.hs, self.alphas, n, shrunk=self.l2s_[-1] > 0)
+        ridges = ridges_for(task, self.l2s_, self.alphas_, by_folds=self.criterion is None)
         for name in ("score_path_", "l2_score_path_", "criterion_path_", "l2_criterion_path_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if self.criterion is None:
             scores = None if scorer is None else partial(self._scores, scorer, X, np.asarray(y))
             total = self._total_gram(X, task)
-            parts = LinearFolds(data, settings, *grid, self.effort, total, scores, self.l2s_)
+            parts = LinearFolds(data, settings, *grid, self.effort, total, scores, ridges)
             options = {"repeats": times_tested(folds), "shared": stays_in_process(X)}
-            self.l2_score_path_, best = search.by_folds(parts.fit, parts.score, folds, *grid, **options)
-            self.score_path_ = self.l2_score_path_[:, :, best[2]]
-            path = self._paths(search, [ridged(task, self.l2s_[best[2]])])[0]
+            values, best = search.by_folds(parts.fit, parts.score, folds, *grid, **options)
+            self.l2_score_path_, k = self._of_selection(values, best[2])
+            self.score_path_ = self.l2_score_path_[:, :, k]
+            path = self._paths(search, task, [ridges[best[2]]])[0]
         else:
-            tasks = [ridged(task, l2) for l2 in self.l2s_]
-            paths = self._paths(search, tasks)
+            paths = self._paths(search, task, ridges)
             values = [
-                criteria_of_path(self.criterion, data, one, path, n, self.fit_intercept)
-                for one, path in zip(tasks, paths, strict=True)
+                criteria_of_path(self.criterion, data, ridged(task, ridge.l2), path, n, self.fit_intercept)
+                for ridge, path in zip(ridges, paths, strict=True)
             ]
-            self.l2_criterion_path_, best = search.by_criterion(np.stack(values, axis=2), *grid)
-            self.criterion_path_ = self.l2_criterion_path_[:, :, best[2]]
+            values, best = search.by_criterion(np.stack(values, axis=2), *grid)
+            self.l2_criterion_path_, k = self._of_selection(values, best[2])
+            self.criterion_path_ = self.l2_criterion_path_[:, :, k]
             path = paths[best[2]]
         self.path_, self.coef_path_, self.best_index_ = path, path.coefs, best[:2]
         self.h_, self.chosen_alpha_ = int(self.hs_[best[0]]), self.alphas_[best[1]]
-        self._fit_choice(data, replace(settings, l2=self.l2s_[best[2]]))
+        ridge = ridges[best[2]]
+        self.selection_l2_ = float(ridge.selection if self.chosen_alpha_ == "exact" else ridge.l2)
+        self._fit_choice(data, replace(settings, l2=ridge.l2))
 
-    def _paths(self, search, tasks):
-        """The fits to all samples for tasks of different l2."""
-        with search.progress(len(tasks) * self.hs_.size * len(self.alphas_), "fits") as advance:
+    def _of_selection(self, values, k):
+        """The values of every l2 with the selection of the k-th ridge, and the place of its l2."""
+        place, selection = divmod(k, values.shape[2] // self.l2s_.size)
+        return values[:, :, selection :: values.shape[2] // self.l2s_.size], place
+
+    def _paths(self, search, task, ridges):
+        """The fits to all samples for every ridge."""
+        with search.progress(len(ridges) * self.hs_.size * len(self.alphas_), "fits") as advance:
             options = {"effort": self.effort, "verify": False, "advance": advance}
-            return [solve_path(task, self.hs_, self.alphas_, **options) for task in tasks]
+            return solve_paths(task, self.hs_, self.alphas_, ridges, **options)
 
     def _scorer(self):
         """The scorer for ``scoring``, or None."""
@@ -152,11 +161,14 @@ class SurfaceCV(LinearEstimator):
     def _fit_choice(self, data, settings):
         """Fit the chosen h and alpha to all samples, starting from the cell of the path."""
         i, j = self.best_index_
-        cell = self.path_.results[i][j]
+        chosen = self.path_.results[i][j]
         choice = {"penalty": self._penalty(self.h_), "alpha": self.chosen_alpha_}
         final = replace(settings, **choice, options={"effort": self.effort})
-        result, task = minimize(data, final, cell.coef)
-        chosen = _settled(cell, result, self.tol * self.path_.objectives.max())
+        if self.selection_l2_ == settings.l2:
+            result, task = minimize(data, final, chosen.coef)
+            chosen = _settled(chosen, result, self.tol * self.path_.objectives.max())
+        else:  # the features were selected with another ridge: a search with this one would change them
+            task = set_up(data, final)
         if np.isnan(chosen.stationarity):  # cells of a path carry no certificate
             chosen = replace(chosen, stationarity=task.stationarity_of(chosen))
         self._take(chosen, task)
