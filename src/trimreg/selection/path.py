@@ -215,17 +215,17 @@ class Ridge(NamedTuple):
 
 
 def ridges_for(task: Task, l2s: np.ndarray, alphas, by_folds: bool) -> list[Ridge]:
-    """The ridge terms to try: for best subsets chosen by folds every l2 with each of two selections.
+    """The ridge terms to try: for best subsets chosen by folds every l2 with one or two selections.
 
-    Features are selected with the least l2, and with the one nearest to the curvature of the loss. A weak
-    ridge finds a few strong features, a strong one those that predict well together. The l2 that is best for
-    the coefficients is often smaller. Other fits have one l2 for both.
+    Features are selected with the l2 nearest to the curvature of the loss, and without a ridge if 0 is among
+    the l2s. Without a ridge a few strong features are found, with a strong one those that predict well
+    together. The l2 that is best for the coefficients is often smaller. Other fits have one l2 for both.
     """
     if "exact" not in alphas or not by_folds:
         return [Ridge(l2, l2) for l2 in l2s]
     with np.errstate(divide="ignore"):
-        nearest = np.argmin(np.abs(np.log(l2s / ridge_unit(task))))
-    return [Ridge(l2, selection) for l2 in l2s for selection in sorted({l2s[0], l2s[nearest]})]
+        nearest = l2s[np.argmin(np.abs(np.log(l2s / ridge_unit(task))))]
+    return [Ridge(l2, selection) for l2 in l2s for selection in sorted({nearest} | {0.0} & set(l2s))]
 
 
 def cells(task: Task, hs, alphas, ridges, *, gram=None, **options):
