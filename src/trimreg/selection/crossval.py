@@ -248,7 +248,8 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
     ----------
     hs : "auto", or sequence of int or fractions, default="auto"
         How many coefficients (or groups) carry no penalty. ``"auto"`` is
-        :func:`~trimreg.selection.auto_hs`: from 0 to a sensible maximum, not every integer.
+        :func:`~trimreg.selection.auto_hs`: from 0 to a sensible maximum, not every integer. The maximum is
+        larger if there is a ridge term.
     alphas : "exact", "auto" or sequence, default="exact"
         ``"exact"`` chooses among best subsets, so only h is left to choose. ``"auto"`` is a grid of 21
         numbers. A sequence may hold numbers and ``"exact"``.
@@ -257,8 +258,8 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
         other than least squares these are multiplied by the curvature of the loss, and 0.001 takes the place
         of 0, because classes that can be separated have no fit without a ridge. The more coefficients are
         kept and the weaker the signal, the more a ridge helps: ``TrimmedLassoCV(hs=[10])`` predicts as well
-        as ten features can. 0 leaves the coefficients unshrunk, and takes about a quarter of the time. None
-        is ``"auto"`` for a choice by folds, and the least of its values with a ``criterion``.
+        as ten features can. 0 leaves the coefficients unshrunk. None is ``"auto"`` for a choice by folds, and
+        the least of its values with a ``criterion``. See Notes for how best subsets use several.
     cv : int, splitter or iterable, default=None
         The folds; None is 5. As in scikit-learn, stratified for classifiers. ``RepeatedKFold`` averages the
         scores over several divisions of the samples; standard errors do not shrink with the repetitions.
@@ -292,12 +293,14 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
         The choice; ``chosen_alpha_`` is the element of ``alphas_``, which may be ``"exact"``.
     l2_ : float
         The chosen ridge term. The following paths are those of this l2.
+    selection_l2_ : float
+        The ridge term with which the features were selected.
     hs_, alphas_, l2s_ : ndarray of int, list, ndarray
         The grid.
     score_path_ : ndarray of shape (n_hs, n_alphas, n_folds)
         Test scores, greater is better; only without ``criterion``.
     l2_score_path_ : ndarray of shape (n_hs, n_alphas, n_l2s, n_folds)
-        Test scores for every l2.
+        Test scores for every l2, with features selected at ``selection_l2_``.
     mse_path_ : ndarray of shape (n_hs, n_alphas, n_folds)
         Mean squared errors of the test samples; only without ``scoring`` and ``criterion``.
     criterion_path_ : ndarray of shape (n_hs, n_alphas)
@@ -314,6 +317,16 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
     entry_order_ : ndarray of int of shape (n_features,)
         The step at which a feature enters as h grows, for the chosen alpha. Forward selection orders features
         that enter together. 0 is never penalized, -1 is not in the model.
+
+    Notes
+    -----
+    A ridge that is strong enough to select features that predict well together shrinks the coefficients too
+    much. So folds choose the two apart if alpha is ``"exact"`` and there are several ``l2s``. Best subsets
+    are searched with the l2 nearest to the curvature of the loss (1 for least squares and columns of
+    deviation one), and without a ridge if 0 is among the l2s. Every l2 is then fitted to these features. The
+    fit to any h features is a local minimum for ``alpha="exact"``, so certificates hold for ``l2_``. But with
+    ``l2_`` alone other features may have a lower objective. With a criterion, or with a number for alpha, one
+    l2 does both.
 
     Examples
     --------
@@ -359,9 +372,9 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
 
     Attributes
     ----------
-    h_, alpha_, chosen_alpha_, l2_, hs_, alphas_, l2s_, score_path_, l2_score_path_, criterion_path_
+    h_, alpha_, chosen_alpha_, l2_, selection_l2_, hs_, alphas_, l2s_, score_path_, l2_score_path_
         As in :class:`TrimmedLassoCV`.
-    l2_criterion_path_, coef_path_, path_, best_index_
+    criterion_path_, l2_criterion_path_, coef_path_, path_, best_index_
         As in :class:`TrimmedLassoCV`.
     classes_ : ndarray
     coef_, intercept_, support_, entry_order_, result_, ...
@@ -417,9 +430,9 @@ class MEstimatorCV(Regressor, SurfaceCV):
 
     Attributes
     ----------
-    h_, alpha_, chosen_alpha_, l2_, hs_, alphas_, l2s_, score_path_, l2_score_path_, criterion_path_
+    h_, alpha_, chosen_alpha_, l2_, selection_l2_, hs_, alphas_, l2s_, score_path_, l2_score_path_
         As in :class:`TrimmedLassoCV`.
-    l2_criterion_path_, coef_path_, path_, best_index_
+    criterion_path_, l2_criterion_path_, coef_path_, path_, best_index_
         As in :class:`TrimmedLassoCV`.
     coef_, intercept_, support_, entry_order_, result_, ...
         The model with that h and alpha, as in :class:`~trimreg.MEstimator`.

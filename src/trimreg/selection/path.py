@@ -296,17 +296,19 @@ def _least_squares_refits(problem, gram, column, selection, l2s):
     norms = problem.normalized()[1]
     blocks, factors = gram(problem.ridge, norms), problem.penalty.ridge(1.0) / norms**2
     null = problem.loss_value(problem.origin())
+    blocks.require(np.flatnonzero(np.any([step.theta for step in column], axis=0)))
     refits: list[list[Step]] = [[] for _ in l2s]
     for step in column:
         W = np.flatnonzero(step.theta)
         G, theta, factor = blocks.block(W), step.theta[W] * norms[W], factors[W]
         target = G @ theta + selection * factor * theta
-        for l2, steps in zip(l2s, refits, strict=True):
-            system = G + np.diag(l2 * factor)
-            if np.all(l2 * factor > 0):
-                theta = np.linalg.solve(system, target)
-            else:  # columns may be dependent
-                theta = np.linalg.lstsq(system, target, rcond=None)[0]
+        R = np.outer(l2s, factor)
+        systems, regular = G + R[:, None, :] * np.eye(W.size), R.all(axis=1)
+        thetas = np.empty_like(R)
+        thetas[regular] = np.linalg.solve(systems[regular], target[None, :, None])[..., 0]
+        for k in np.flatnonzero(~regular):  # columns may be dependent
+            thetas[k] = np.linalg.lstsq(systems[k], target, rcond=None)[0]
+        for theta, steps in zip(thetas, refits, strict=True):
             full = np.zeros_like(step.theta)
             full[W] = theta / norms[W]
             objective = null - 0.5 * float(target @ theta)
