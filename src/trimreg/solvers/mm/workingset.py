@@ -325,6 +325,9 @@ class WorkingSetSolver(InnerSolver):
         other.norm = other.problem.penalty.norm
         other.alive, other.share = self.alive[parts], self.share[W]
         other.null, other.gradient_at_null = self.null[W], self.gradient_at_null[W]
+        other.gradient_at_zero = self.gradient_at_zero[W]
+        if self.gram is not None:
+            other.gram = GramCache(other.problem.design, other.problem.d, other.problem.ridge)
         other._last = [None]
         return other
 
