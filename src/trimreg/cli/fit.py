@@ -74,6 +74,8 @@ def fit(
     effort: Annotated[str, typer.Option(help="How hard to search: low, medium or high.")] = "medium",
     seed: Annotated[int, typer.Option(help="Seed of the folds and the test set.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of folds fitted in parallel; -1 is all cores.")] = 1,
+    certify: options.Certify = None,
+    certificate: options.CertificateFile = None,
     json: Annotated[
         Path | None,
         typer.Option(
@@ -98,6 +100,7 @@ def fit(
       trimreg fit visits.parquet --target count --loss poisson --drop id --impute median
       trimreg fit trial.csv --target months --loss cox --event died --h 5
       trimreg fit houses.csv --target price --report model.html
+      trimreg fit houses.csv --target price --h 5 --certify 60
 
     \b
     Use the file of --json with
@@ -109,7 +112,8 @@ def fit(
     with exit_codes(interrupted=lambda: "interrupted; nothing was written"):
         h, alpha, l2 = parse_h(h), parse_alpha(alpha), parse_l2(l2)
         _check(h, alpha, l2, criterion, rule, folds, test_size, effort, seed, jobs)
-        check_outputs(json=json, report=report)
+        check_outputs(json=json, report=report, certificate=certificate)
+        options.check_certify(certify, certificate)
         if report is not None:
             options.check_report()
         _run(
@@ -118,7 +122,7 @@ def fit(
             group_categories=group_categories,
             search={"criterion": None if criterion == "cv" else criterion, "rule": rule, "folds": folds},
             settings={"standardize": standardize, "positive": positive, "effort": effort},
-            seed=seed, jobs=jobs,
+            seed=seed, jobs=jobs, certify=certify, certificate=certificate,
         )  # fmt: skip
 
 
@@ -142,7 +146,7 @@ def _check(h, alpha, l2, criterion, rule, folds, test_size, effort, seed, jobs):
 
 def _run(
     path, target, h, alpha, l2, *, loss, event, drop, categorical, impute, test_size, json, report,
-    group_categories, search, settings, seed, jobs,
+    group_categories, search, settings, seed, jobs, certify, certificate,
 ):  # fmt: skip
     from ..estimators.io import SavedModel, content_of
     from . import models
@@ -174,10 +178,11 @@ def _run(
     say("")
     _print_choice(model)
     _print_metrics(metrics, n, facts["test_rows"])
+    proof = None if certify is None else options.certified(model, X, train.y, certify, certificate)
     if json is not None:
         write_json(json, content)
     if report is not None:
-        options.model_report(report, model, X, train, content, file=json)
+        options.model_report(report, model, X, train, content, file=json, certificate=proof)
 
 
 def _split(data, test_size, seed):

@@ -179,14 +179,14 @@ def certify(
     return certify_task(
         check_data(X, y, sample_weight, settings), settings, start, time_limit=time_limit, gap=gap,
         max_nodes=max_nodes, keep=keep, verbose=verbose,
-    )  # fmt: skip
+    )[0]  # fmt: skip
 
 
 def certify_task(
     data: Data, settings: Settings, start: Any = None, *, time_limit: float, gap: float, max_nodes: int,
     keep: bool, verbose: int,
-) -> Certificate:  # fmt: skip
-    """:func:`certify` for checked data and settings."""
+) -> tuple[Certificate, Task]:  # fmt: skip
+    """:func:`certify` for checked data and settings; also the task that it is about."""
     from ..solvers.certify.run import bound
 
     _check_limits(time_limit, gap, max_nodes)
@@ -208,11 +208,12 @@ def certify_task(
         name: list(values) for name, values in zip(names, zip(*found.history, strict=True), strict=True)
     }
     improved = found.upper < task.problem.objective(theta) - 1e-9 * abs(found.upper)
-    return Certificate(
+    certificate = Certificate(
         lower=found.lower, upper=found.upper, gap=reached, proved=proved, nodes=found.nodes,
         seconds=found.seconds, best=best, improved=bool(improved), screened=found.screened, history=history,
         message=message, _header=_header(task, settings, found, best), _proof=found.proof,
     )  # fmt: skip
+    return certificate, task
 
 
 def relative_gap(lower: float, upper: float) -> float:
@@ -240,11 +241,9 @@ def _started(data: Data, settings: Settings, start: Any) -> tuple[Task, np.ndarr
     task = set_up(data, settings)
     penalty = task.problem.penalty
     lengths = penalty.norm.lengths(task.coordinates(coef, 0.0))
-    if task.exact and np.count_nonzero(lengths[penalty.levels(1.0) > 0]) > penalty.n_free:
-        count = np.count_nonzero(lengths[penalty.levels(1.0) > 0])
-        raise ValueError(
-            f"start must have at most h = {penalty.n_free} nonzero parts with alpha='exact'; got {count}"
-        )
+    count = np.count_nonzero(lengths[penalty.levels(1.0) > 0])
+    if task.problem.alpha >= task.problem.exact_threshold() and count > penalty.n_free:
+        raise ValueError(f"start must have at most h = {penalty.n_free} nonzero parts; got {count}")
     intercept = getattr(start, "intercept_", None)
     theta = task.coordinates(coef, None if intercept is None else float(np.ravel(intercept)[0]))
     *_, step = task.solver.iterate(task.problem, theta, tol=1e-9, effort="low")

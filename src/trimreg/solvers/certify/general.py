@@ -24,6 +24,7 @@ from .relaxation import Quadratic, Relaxation, Solution
 _EPS = float(np.finfo(float).eps)
 _STEPS = 12  # models per node
 _STEPS_AT_END = 60  # models where every part is decided, or at the root
+_SHARES = (1.0, 1.0 - 1e-12, 1.0 - 1e-9, 1.0 - 1e-6, 0.999, 0.99, 0.9, 0.7, 0.4)
 _CAUTION = 1.1  # the curvature of a model, in units of that of the loss at the root
 
 
@@ -96,10 +97,24 @@ class GeneralRelaxation(Relaxation):
         """The gradient at a predictor, projected so that it is orthogonal to the columns ``always``."""
         g = self.loss.gradient(eta, self.y, self.d)
         if self._shift.size:
-            metric = self.loss.curvature(eta, self.y, self.d)[:, None] * self.always
-            for _ in range(2):
-                g = g - metric @ np.linalg.lstsq(self.always.T @ metric, self.always.T @ g, rcond=None)[0]
-        return g
+            # In the metric of the curvature a change by a small share moves no sample out of the domain of
+            # the conjugate. Where too many curvatures are 0, as for Huber's loss, all samples are moved.
+            for metric in (self.loss.curvature(eta, self.y, self.d), self.d):
+                weighted = metric[:, None] * self.always
+                for _ in range(2):
+                    shift = np.linalg.lstsq(self.always.T @ weighted, self.always.T @ g, rcond=None)[0]
+                    g = g - weighted @ shift
+                if self._orthogonal(g):
+                    break
+        for share in _SHARES:  # 0 is in every domain, and the domain is convex
+            if np.isfinite(self.loss.conjugate(share * g, self.y, self.d)):
+                return share * g
+        return np.zeros_like(g)
+
+    def _orthogonal(self, g):
+        """Whether g is orthogonal to the columns that are never penalized, up to rounding."""
+        left = np.abs(self.always.T @ g)
+        return bool(np.all(left <= 1e-13 * (np.abs(self.always).T @ np.abs(g))))
 
     def solve(self, state, theta, price, cutoff, rounds=_STEPS, tol=1e-7) -> Solution:
         """Raise the bound of the node with these decisions, from a point and a price."""
@@ -138,7 +153,7 @@ class GeneralRelaxation(Relaxation):
         taken = kernels.gains(q, k.start, self.delta, k.threshold, state, gain)
         last, following, top = kernels.largest_gains(gain[gain >= 0.0], count)
         bound = -conjugate - (taken + top) * (1.0 + 1e-13) - 1e-12 * self._scale
-        if not np.isfinite(bound):
+        if not np.isfinite(bound) or not self._orthogonal(point):
             bound = -np.inf
         return Solution(bound, price, solved, theta, gain, last, following, point)
 

@@ -152,10 +152,11 @@ class Solution:
 
     def verdicts(self, cutoff: float) -> np.ndarray:
         """For each part FREE or NOT_FREE if the other choice has a bound of at least the cutoff, else 0."""
-        undecided = self.gain >= 0.0
+        undecided = (self.gain >= 0.0) & (self.bound > -np.inf)
         top = undecided & (self.gain >= self.last)
-        free = top & (self.bound + (self.gain - self.following) >= cutoff)
-        not_free = undecided & ~top & (self.bound + (self.last - self.gain) >= cutoff)
+        with np.errstate(invalid="ignore"):  # -inf + inf, of parts that are not undecided
+            free = top & (self.bound + (self.gain - self.following) >= cutoff)
+            not_free = undecided & ~top & (self.bound + (self.last - self.gain) >= cutoff)
         return np.where(free, FREE, np.where(not_free, NOT_FREE, UNDECIDED)).astype(np.int8)
 
     def opposite(self, verdicts: np.ndarray) -> float:
@@ -227,7 +228,12 @@ class Relaxation:
         )
 
     def child(self, state: np.ndarray) -> Relaxation | None:
-        """The relaxation without the parts that are decided; None if it cannot be accurate."""
+        """The relaxation without the parts that are decided; None if it cannot be accurate, or is not hard.
+
+        A part that is not free may still be nonzero if it is not hard.
+        """
+        if not self.quadratic.hard:
+            return None
         reduced = self.quadratic.reduced(state == FREE, state == UNDECIDED)
         if reduced is None or reduced.parts.size == 0:
             return None
