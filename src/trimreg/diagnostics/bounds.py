@@ -54,7 +54,7 @@ class CertificateCheck(NamedTuple):
 def read_certificate(path: str | os.PathLike) -> dict[str, Any]:
     """The content of a file that ``Certificate.save`` has written; a ``ValueError`` if it is none."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             content: dict[str, Any] = {name: file[name] for name in file.files}
         header = json.loads(bytes(content.pop("header")).decode())
     except FileNotFoundError:
@@ -284,6 +284,8 @@ class _LeastSquares(_Checker):
         if np.any(state[free] != 1) or np.any(allowed & ~inside) or np.any((state == 1) & ~inside):
             raise KeyError("relaxation")
         c, constant, M, delta = self._relaxed(free, parts, tau)
+        if not np.all(delta > 0):
+            return _Bound(-np.inf, np.full(self.n_parts, np.nan), 0)
         u = np.zeros(c.size)
         u[index] = value
         Mu = M @ u
@@ -317,7 +319,7 @@ class _LeastSquares(_Checker):
             np.linalg.cholesky(M - 0.5 * _FLOOR * tau * np.eye(len(K)))
         except np.linalg.LinAlgError:
             if not self.hard:
-                raise KeyError("tau") from None
+                return c, constant, M, np.full(len(parts), -1.0)
             values, vectors = np.linalg.eigh(K)
             M = (vectors * (np.maximum(values, (1.0 + _FLOOR) * tau) - tau)) @ vectors.T
         away = np.abs(K - M)
@@ -326,8 +328,6 @@ class _LeastSquares(_Checker):
         away = np.sort(away, axis=1)[:, ::-1][:, : max(count - 1, 0)].sum(axis=1)
         delta = np.diagonal(K) - np.diagonal(M) - away - slack
         delta = np.minimum.reduceat(delta, np.cumsum(sizes) - sizes)
-        if not delta.min() > 0:
-            raise KeyError("tau")
         return c, constant, M, delta
 
 
@@ -347,8 +347,8 @@ class _Conjugate(_Checker):
         g = np.zeros(len(data.y))
         g[index] = value
         left = np.abs(self.A.T @ g) if self.A.shape[1] else np.zeros(1)
-        if np.max(left) > 1e-10 * np.abs(g).sum():
-            raise KeyError("value")  # not orthogonal to the columns that are never penalized
-        base = -float(data.loss.conjugate(g, data.y, data.d))
+        # g must be orthogonal to the columns that are never penalized
+        feasible = np.max(left) <= 1e-10 * np.abs(g).sum()
+        base = -float(data.loss.conjugate(g, data.y, data.d)) if feasible else -np.inf
         q = -(self.Z[:, self.coordinates(parts)].T @ g)
         return self.summed(base, q, self.delta, parts, state, 0)
