@@ -170,7 +170,7 @@ def certify(
     >>> y = 2 * X[:, 3] - X[:, 17] + 0.5 * rng.standard_normal(100)
     >>> certificate = trimreg.certify(X, y, h=3)
     >>> certificate.proved, certificate.gap <= 1e-3, np.flatnonzero(certificate.best.coef)
-    (True, True, array([ 3, 17, 19]))
+    (True, True, array([ 3,  8, 17]))
     """
     penalty = TrimmedL1(h, penalty_factor, groups=groups)
     settings = Settings(
@@ -384,7 +384,7 @@ def near_best(
     >>> import numpy as np, trimreg
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((80, 12))
-    >>> X[:, 1] = X[:, 0] + 0.1 * rng.standard_normal(80)
+    >>> X[:, 1] = X[:, 0] + 0.05 * rng.standard_normal(80)
     >>> y = X[:, 0] + X[:, 5] + 0.5 * rng.standard_normal(80)
     >>> found = trimreg.near_best(X, y, h=2, within=0.05)
     >>> found.complete, [support.tolist() for support in found.supports], found.in_all
