@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from . import demo, fit, graph, path, predict
+from . import certificate, demo, fit, graph, path, predict
 
 app = typer.Typer(
     name="trimreg",
@@ -55,6 +55,7 @@ def _top(
 
 app.command()(fit.fit)
 app.command()(predict.predict)
+app.command()(certificate.verify_certificate)
 app.command()(path.path)
 app.command()(graph.graph)
 app.command()(demo.demo)

@@ -58,6 +58,8 @@ def fit(
     effort: Annotated[str, typer.Option(help="How hard to search: low, medium or high.")] = "medium",
     seed: Annotated[int, typer.Option(help="Seed of the folds and the test set.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of folds fitted in parallel; -1 is all cores.")] = 1,
+    certify: options.Certify = None,
+    certificate: options.CertificateFile = None,
     json: Annotated[
         Path | None,
         typer.Option(
@@ -82,6 +84,7 @@ def fit(
       trimreg fit visits.parquet --target count --loss poisson --drop id --impute median
       trimreg fit trial.csv --target months --loss cox --event died --h 5
       trimreg fit houses.csv --target price --report model.html
+      trimreg fit houses.csv --target price --h 5 --certify 60
 
     \b
     Use the file of --json with
@@ -93,7 +96,8 @@ def fit(
     with common.exit_codes():
         h, alpha, l2 = common.parse_h(h), common.parse_alpha(alpha), common.parse_l2(l2)
         _check(h, alpha, l2, criterion, rule, folds, test_size, effort, seed, jobs)
-        common.check_outputs(json=json, report=report)
+        common.check_outputs(json=json, report=report, certificate=certificate)
+        options.check_certify(certify, certificate)
         if report is not None:
             options.check_report()
         from ..estimators.io import SavedModel, content_of
@@ -127,10 +131,11 @@ def fit(
         say("")
         _print_choice(model)
         _print_metrics(metrics, n, facts["test_rows"])
+        proof = None if certify is None else options.certified(model, X, train.y, certify, certificate)
         if json is not None:
             common.write_json(json, content)
         if report is not None:
-            options.model_report(report, model, X, train, content, file=json)
+            options.model_report(report, model, X, train, content, file=json, certificate=proof)
 
 
 def _check(h, alpha, l2, criterion, rule, folds, test_size, effort, seed, jobs):

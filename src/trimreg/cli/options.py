@@ -51,6 +51,39 @@ Standardize = Annotated[
     ),
 ]
 
+Certify = Annotated[
+    float | None,
+    typer.Option(help="Prove how far the fit is from the best possible, for so long.", metavar="SECONDS"),
+]
+CertificateFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="With --certify: write the proof here; trimreg verify-certificate checks it.", metavar="FILE"
+    ),
+]
+
+
+def check_certify(seconds: float | None, file: Path | None) -> None:
+    """:class:`BadInput` unless ``--certify`` is a time, and there if its file is asked for."""
+    if seconds is not None and not 0 <= seconds < float("inf"):
+        raise BadInput(f"--certify must be a number of seconds >= 0; got {seconds:g}")
+    if seconds is None and file is not None:
+        raise BadInput("--certificate needs --certify SECONDS")
+
+
+def certified(model: Any, X: Any, y: Any, seconds: float, file: Path | None) -> Any:
+    """The certificate of a fit, or None where there is no bound; prints one line and writes the file."""
+    try:
+        found = model.certify(X, y, time_limit=seconds, verbose=1)
+    except ValueError as error:
+        note(f"--certify: {error}")
+        return None
+    say(f"certificate: {found.message}" + ("; a better fit exists" if found.improved else ""))
+    if file is not None:
+        found.save(file)
+        say(f"wrote {file}")
+    return found
+
 
 def check_columns(option: str, names: Iterable[str], frame: Any) -> None:
     """:class:`BadInput` unless all names are columns."""
@@ -88,7 +121,15 @@ def check_report() -> None:
             raise BadInput(f"--report needs {package}: pip install 'trimreg[report]'") from None
 
 
-def model_report(page: Path, model: Any, X: Any, data: Any, content: dict, file: Path | None = None) -> None:
+def model_report(
+    page: Path,
+    model: Any,
+    X: Any,
+    data: Any,
+    content: dict,
+    file: Path | None = None,
+    certificate: Any = None,
+) -> None:
     """Write the page of a fitted model."""
     from ..estimators.io import json_text
     from ..reports import write_model_report
@@ -113,7 +154,7 @@ def model_report(page: Path, model: Any, X: Any, data: Any, content: dict, file:
     write_model_report(
         model, page, X=X, y=data.y, target=content["target"], data=content["data"]["file"], path=path,
         scores=scores, notes=content["data"]["notes"], load=_LOAD.format(file=name),
-        saved=(name, json_text(content)), command=command_line(),
+        saved=(name, json_text(content)), command=command_line(), certificate=certificate,
     )  # fmt: skip
     say(f"wrote {page}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from .._lazy import lazy
 
 _WHERE = {
+    "CertificateCheck": ".bounds",
     "EdgeSwap": "..graphs.diagnostics.swap",
     "GraphCertificate": "..graphs.diagnostics.certificate",
     "LocalMinimumCheck": ".local_minimum",
@@ -22,6 +23,7 @@ _WHERE = {
     "incoherence": ".conditions",
     "is_local_minimum": ".local_minimum",
     "stationarity": ".stationary",
+    "verify_certificate": ".bounds",
 }
 
 __all__ = sorted(_WHERE)

@@ -20,6 +20,9 @@ _WHERE = {
     "solve": ".task",
     "steps": ".task",
     "solve_batch": ".batch",
+    "certify": ".certificate",
+    "near_best": ".certificate",
+    "Certificate": ".certificate",
     "load": ".io",
     "save": ".io",
 }

@@ -106,6 +106,13 @@ class Loss:
         """
         return np.inf
 
+    def conjugate(self, g: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
+        r""":math:`\sup_\eta g'\eta - L(\eta)`, or inf; a loss that gives it can be certified.
+
+        The bounds of :func:`trimreg.certify` take it at gradients of L.
+        """
+        raise NotImplementedError
+
     def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float | np.ndarray:
         """The best constant eta, or a large finite number if the best is infinite."""
         return 0.0
@@ -139,6 +146,11 @@ def weighted_sum(d: np.ndarray, losses: np.ndarray) -> float:
         return float(d @ losses)
     counted = d > 0
     return float(d[counted] @ losses[counted])
+
+
+def entropy_terms(x: np.ndarray) -> np.ndarray:
+    """``x log x``, which is 0 at 0 and inf below it."""
+    return np.where(x < 0, np.inf, x * np.log(np.where(x > 0, x, 1.0)))
 
 
 def require(y: np.ndarray, good: np.ndarray, rule: str) -> None:

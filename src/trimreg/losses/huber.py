@@ -139,6 +139,18 @@ class Huber(Loss):
             return float(np.sqrt(d.sum()))
         return float(min(self.epsilon, np.sqrt(2.0 * self.value(np.zeros_like(y), y, d) / self.scale)))
 
+    def conjugate(self, g: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
+        r""":math:`\sum_i g_i y_i + s g_i^2 / (2 d_i)` if :math:`|g_i| \le \epsilon d_i`, for a given scale s.
+
+        Slopes beyond epsilon by no more than rounding are allowed.
+        """
+        if self.scale is None:
+            raise NotImplementedError
+        g, y, d = g[d > 0], y[d > 0], d[d > 0]
+        if np.any(np.abs(g) > self.epsilon * d * (1.0 + 1e-12)):
+            return float("inf")
+        return float(g @ y + 0.5 * self.scale * np.sum(g * (g / d)))
+
     def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float:
         """Newton's method between the smallest and the largest y, from the median."""
         counted = y[d > 0]

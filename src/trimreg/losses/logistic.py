@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import SEPARABLE, Loss, namespace, require, require_finite, slopes_vanish, weighted_sum
+from .base import (
+    SEPARABLE,
+    Loss,
+    entropy_terms,
+    namespace,
+    require,
+    require_finite,
+    slopes_vanish,
+    weighted_sum,
+)
 
 _SMALLEST_SHARE = 1e-12  # the share of a class without samples, so that its log-odds are finite
 
@@ -57,8 +66,13 @@ class Logistic(Loss):
         :math:`l_i - \inf l_i` is at most B where ``L(eta) <= L(0)``. The infimum of ``l`` is the entropy
         of y, 0 for a label. So the bound is at most :math:`\sqrt{\log 2 / 2} = 0.589`.
         """
-        excess = np.log(2.0) + _xlogx(y) + _xlogx(1.0 - y)
+        excess = np.log(2.0) + entropy_terms(y) + entropy_terms(1.0 - y)
         return float(np.sqrt(0.5 * max(weighted_sum(d, excess), 0.0)))
+
+    def conjugate(self, g: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
+        r""":math:`\sum_i d_i [\pi_i \log \pi_i + (1 - \pi_i) \log(1 - \pi_i)]` at :math:`\pi = y + g/d`."""
+        mean = y[d > 0] + g[d > 0] / d[d > 0]
+        return float(d[d > 0] @ (entropy_terms(mean) + entropy_terms(1.0 - mean)))
 
     def trouble(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> str:
         labels = np.all((y == 0) | (y == 1))
@@ -74,7 +88,3 @@ def _probability(eta):
     xp = namespace(eta)
     small = xp.exp(-xp.abs(eta))
     return xp.where(eta > 0, 1.0, small) / (1.0 + small)
-
-
-def _xlogx(x):
-    return x * np.log(np.where(x > 0, x, 1.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import Loss, require, require_finite, weighted_sum
+from .base import Loss, entropy_terms, require, require_finite, weighted_sum
 from .quadratic import check_size
 
 #: Largest exponent in gradients, so that their products with X are finite. The value overflows to infinity
@@ -64,6 +64,11 @@ class Poisson(Loss):
         counts = y[positive]
         excess[positive] = 1.0 - counts + counts * np.log(counts)
         return log_link_slope_bound(weighted_sum(d, excess), y, d)
+
+    def conjugate(self, g: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
+        r""":math:`\sum_i d_i [\mu_i \log \mu_i - \mu_i]` with the mean :math:`\mu = y + g / d`."""
+        mean = y[d > 0] + g[d > 0] / d[d > 0]
+        return float(d[d > 0] @ (entropy_terms(mean) - mean))
 
     def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float:
         mean = float(d @ y)

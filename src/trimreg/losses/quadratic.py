@@ -51,6 +51,11 @@ class Quadratic(Loss):
         r""":math:`\sqrt{2 L(0)}`: the sum is :math:`\sum_i d_i r_i^2 = 2 L`, so it is attained."""
         return float(np.sqrt(2.0 * self.value(np.zeros_like(y), y, d)))
 
+    def conjugate(self, g: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
+        r""":math:`\sum_i g_i y_i + g_i^2 / (2 d_i)`, without samples of weight 0."""
+        g, y, d = g[d > 0], y[d > 0], d[d > 0]
+        return float(g @ y + 0.5 * np.sum(g * (g / d)))
+
     def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float:
         return float(d @ y)
 

@@ -6,6 +6,7 @@ from .._lazy import lazy
 
 _WHERE = {
     "PALETTE": ".style",
+    "certificate": ".bounds",
     "coefficient_path": ".paths",
     "coefficient_path_over_h": ".paths",
     "coefficients": ".comparison",

@@ -21,7 +21,7 @@ def write_model_report(
     model: Any, out: str | Path, *, X: Any = None, y: Any = None, target: str | None = None,
     data: str | None = None, path: Any = None, scores: Mapping | None = None, notes: Sequence[str] = (),
     load: str | None = None, saved: tuple[str, str] | None = None, command: str | None = None,
-    title: str | None = None,
+    title: str | None = None, certificate: Any = None,
 ) -> Path:  # fmt: skip
     """Write the page of a fitted estimator of this library.
 
@@ -48,6 +48,8 @@ def write_model_report(
     command : str, optional
         The command that wrote the page.
     title : str, optional
+    certificate : Certificate, optional
+        What ``model.certify`` found: a row among the certificates, and a chart of both bounds.
 
     Returns
     -------
@@ -77,6 +79,7 @@ def write_model_report(
         title = f"{name} of {target}" if target else name
     groups = {"choice": score_charts(model), "coefficients": _coefficient_charts(summary)}
     groups["path"] = path_charts(model, path)
+    groups["bounds"] = [] if certificate is None else [bound_chart(certificate)]
     charts: list[dict] = []
     places = {}
     for key, group in groups.items():
@@ -94,7 +97,8 @@ def write_model_report(
         out, "model.html", title=title, charts=charts, places=places, estimator=name, about=about,
         rows_are="Edges" if is_graph else "Coefficients", scores=dict(scores or {}), notes=list(notes),
         table=pages.table(rows, "Coefficients") if rows else None,
-        checks=pages.table(diagnostics(model, X, y), "Certificates"), recomputed=X is not None or is_graph,
+        checks=pages.table(diagnostics(model, X, y) + _optimality(certificate), "Certificates"),
+        recomputed=X is not None or is_graph,
         load=refit_code(model, data, target, prepared=bool(notes)) if load is None else load,
         saved=None if saved is None else _as_link(*saved), command=command,
     )  # fmt: skip
@@ -195,6 +199,23 @@ def path_charts(model: Any, path: Any = None) -> list[dict]:
     what = "norm of standardized coefficients" if several else "standardized coefficient"
     title = f"Coefficients over h{rest}, alpha {_alpha_text(path.alphas[j])}"
     return [chart_json(Chart(title, "h", what, lines))]
+
+
+def bound_chart(certificate: Any) -> dict:
+    """Both bounds of a certificate of global optimality over time."""
+    history = certificate.history
+    lines = [
+        {"name": f"{one} bound", "x": history["seconds"], "y": history[one]} for one in ("upper", "lower")
+    ]
+    return chart_json(Chart("Bounds of the smallest objective", "seconds", "objective", lines))
+
+
+def _optimality(certificate):
+    if certificate is None:
+        return []
+    found = f"within {100 * certificate.gap:.2g} %"
+    meaning = "no fit with as many free coefficients has an objective smaller by more than this"
+    return [_row("global optimum", found, meaning)]
 
 
 # -- certificates ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,9 @@ from .. import validation as check
 from ..order import FitDetails, fit_details
 from ..summary import Summary, summarize
 from ..task import Data, Settings, Task, check_data, minimize
+
+if TYPE_CHECKING:
+    from ..certificate import Certificate
 
 
 class _Scored:
@@ -176,6 +179,58 @@ class LinearEstimator(BaseEstimator):
             "sample_weight": weight,
             **{name: getattr(settings, name) for name in ("fit_intercept", "standardize", "positive")},
         }
+
+    def certify(
+        self, X: Any, y: Any, sample_weight: Any = None, *, time_limit: float = 60.0, gap: float = 1e-3,
+        refit: bool = False, max_nodes: int = 100_000, verbose: int = 0,
+    ) -> Certificate:  # fmt: skip
+        """How far this fit is at most from the best possible, by :func:`trimreg.certify` from here.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            The data that the model was fitted to.
+        time_limit, gap, max_nodes, verbose
+            As in :func:`trimreg.certify`.
+        refit : bool
+            Whether the model takes a better point if the search finds one.
+
+        Returns
+        -------
+        Certificate
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from trimreg import TrimmedLasso
+        >>> X = np.random.default_rng(0).standard_normal((60, 10))
+        >>> y = X[:, 1] - X[:, 4] + 0.1 * X[:, 7]
+        >>> TrimmedLasso(h=2).fit(X, y).certify(X, y).proved
+        True
+        """
+        from ..certificate import certify_task
+
+        check_is_fitted(self)
+        check.check_flag("refit", refit)
+        if len(self.outliers_):
+            raise ValueError("n_outliers must be 0 to certify a fit")
+        check.check_features(self, X, reset=False)
+        problem = self.problem(X, to_host(y), to_host(sample_weight))
+        settings = Settings.of(problem)
+        data = check_data(X, problem["y"], problem["sample_weight"], settings)
+        found, task = certify_task(
+            data,
+            settings,
+            self,
+            time_limit=time_limit,
+            gap=gap,
+            max_nodes=max_nodes,
+            keep=True,
+            verbose=verbose,
+        )
+        if refit and found.improved:
+            self._take(found.best, task)
+        return found
 
     # -- predictions ---------------------------------------------------------------------------------
 

@@ -1,0 +1,223 @@
+"""Best-first branch and bound over which parts are free."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .kernels import FREE, NOT_FREE, UNDECIDED
+from .proof import Proof
+
+_CANDIDATES = 8  # parts whose two children are tried before one is chosen to branch on
+_WORTHWHILE = 0.25  # of the undecided parts, that have to be decided before a relaxation is built anew
+
+
+class Node(NamedTuple):
+    """Decisions about the parts of a relaxation, its solution, and the best bound of the node."""
+
+    relaxation: Any
+    state: np.ndarray
+    solution: Any
+    held: tuple  # a relaxation and a solution of it
+    entry: int  # of the proof
+
+
+@dataclass
+class Progress:
+    """What the search has reached."""
+
+    lower: float
+    upper: float
+    nodes: int
+    open: int
+    seconds: float
+    done: bool = False
+
+
+@dataclass
+class Search:
+    """The bounds of a tree of nodes, from a root relaxation and an upper bound.
+
+    ``improve(parts)`` fits these free parts and returns the objective of the best point known. A node is
+    closed if its bound is at least ``cutoff()``.
+    """
+
+    root: Any  # a relaxation
+    upper: float
+    improve: Callable[[np.ndarray], float]
+    gap: float
+    max_nodes: int
+    keep: bool = True  # whether the proof is recorded
+    proof: Proof = field(init=False)
+    nodes: int = 0
+    closed: float = np.inf  # the least bound among closed leaves
+    heap: list = field(default_factory=list)
+    screened_at_root: int = 0
+    leaves: list = field(default_factory=list)  # value and free parts of every leaf below the cutoff
+    begun: float = 0.0
+    _deep: bool = False
+    _tick: int = 0
+
+    def __post_init__(self) -> None:
+        self.proof = Proof(self.keep)
+
+    def cutoff(self) -> float:
+        return self.upper - self.gap * abs(self.upper)
+
+    def lower(self) -> float:
+        """The bound of the whole problem, at most the objective of the best point."""
+        if self._deep:
+            least = min((one[0] for one in self.heap), default=np.inf)
+        else:
+            least = self.heap[0][0] if self.heap else np.inf
+        return min(least, self.closed, self.upper)
+
+    # -- the loop -------------------------------------------------------------------------------------
+
+    def run(self) -> Iterator[Progress]:
+        """Branch until the tree is closed; yields after every node. Best first; depth first if it is full."""
+        self.begun = time.perf_counter()
+        state = np.zeros(self.root.quadratic.parts.size, dtype=np.int8)
+        self._enter(
+            self.root, state, self.root.solve(state, *self.root.first, self.cutoff(), 60), None, -1, 0
+        )
+        yield self.progress()
+        while self.heap:
+            if not self._deep and len(self.heap) >= self.max_nodes:
+                self._deep = True
+                self.heap.sort(key=lambda one: -one[0])  # the last is taken: that of least bound
+            elif self._deep and len(self.heap) < self.max_nodes // 2:
+                self._deep = False
+                heapq.heapify(self.heap)
+            bound, _, node = self.heap.pop() if self._deep else heapq.heappop(self.heap)
+            if bound >= self.cutoff():
+                self.closed = min(self.closed, bound)
+                continue
+            try:
+                self._branch(node)
+            except KeyboardInterrupt:
+                self.proof.branch(node.entry, -1)
+                self.closed = min(self.closed, bound)  # it stays open, as the leaf that it was
+                raise
+            yield self.progress()
+
+    def progress(self) -> Progress:
+        seconds = time.perf_counter() - self.begun
+        return Progress(self.lower(), self.upper, self.nodes, len(self.heap), seconds, not self.heap)
+
+    # -- a node ---------------------------------------------------------------------------------------
+
+    def _enter(self, relaxation, state, found, held, parent, side) -> None:
+        """Decide what the solution of a node decides, and keep the node unless its bound closes it.
+
+        ``held`` is the best bound so far, a relaxation with a solution; that of a parent holds here too.
+        """
+        self.nodes += 1
+        while True:
+            if held is None or found.bound > held[1].bound:
+                held = relaxation, found
+            bound = held[1].bound
+            if bound >= self.cutoff():
+                self.proof.add(parent, side, *held)
+                self.closed = min(self.closed, bound)
+                return
+            self._round(relaxation, state, found)
+            verdicts = found.verdicts(self.cutoff())
+            if verdicts.any():
+                self.screened_at_root += int(np.count_nonzero(verdicts)) if self.nodes == 1 else 0
+                self.closed = min(self.closed, found.opposite(verdicts))
+                parent, side = self.proof.add(parent, side, relaxation, found, verdicts), 0
+                state = np.where(verdicts != 0, verdicts, state).astype(np.int8)
+                if not (state == UNDECIDED).any():
+                    self._leaf(relaxation, state, held, parent)
+                    return
+                theta = allowed(found.theta, relaxation.quadratic, state)
+                found = relaxation.solve(state, theta, found.price, self.cutoff())
+                continue
+            following = self._rebuilt(relaxation, state)
+            if following is None:
+                break
+            relaxation, state = following, np.zeros(following.quadratic.parts.size, dtype=np.int8)
+            found = relaxation.solve(state, *relaxation.first, self.cutoff())
+        entry = self.proof.add(parent, side, *held)
+        self._push(Node(relaxation, state, found, held, entry))
+
+    def _push(self, node):
+        self._tick += 1
+        item = (node.held[1].bound, self._tick, node)
+        if self._deep:
+            self.heap.append(item)
+        else:
+            heapq.heappush(self.heap, item)
+
+    def _leaf(self, relaxation, state, held, parent):
+        """Close a node in which every part is decided, by the value of its fit."""
+        parts = np.concatenate([relaxation.free, relaxation.quadratic.parts[state == FREE]])
+        self.upper = min(self.upper, self.improve(parts))
+        exact = relaxation.decided(state, held[1])
+        if exact[1].bound > held[1].bound:
+            held = exact
+        self.proof.add(parent, 0, *held)
+        if held[1].bound < self.upper - self.gap * abs(self.upper):
+            self.leaves.append((held[1].bound, parts))
+        self.closed = min(self.closed, held[1].bound)
+
+    def _rebuilt(self, relaxation, state):
+        """The relaxation of the undecided parts alone, if enough is decided."""
+        decided_free = np.count_nonzero(state == FREE)
+        decided = np.count_nonzero(state != UNDECIDED)
+        if not relaxation.rebuilds or (decided_free < 1 and decided < _WORTHWHILE * state.size):
+            return None
+        return relaxation.child(state)
+
+    def _branch(self, node):
+        """Put both children of a node into the tree, for the part whose children have the best bounds."""
+        relaxation, state, found = node.relaxation, node.state, node.solution
+        best, chosen, children, cutoff, here = -np.inf, -1, [], self.cutoff(), node.held[1].bound
+        for part in candidates(relaxation, state, found):
+            pair = []
+            for side in (FREE, NOT_FREE):
+                child = state.copy()
+                child[part] = side
+                theta = allowed(found.theta, relaxation.quadratic, child)
+                pair.append((child, relaxation.solve(child, theta, found.price, cutoff, 4)))
+            rises = [max(min(one.bound, cutoff) - here, 1e-12) for _, one in pair]
+            if rises[0] * rises[1] > best:
+                best, chosen, children = rises[0] * rises[1], part, pair
+            if min(rises) >= cutoff - here:
+                break
+        self.proof.branch(node.entry, int(relaxation.quadratic.parts[chosen]))
+        for side, (child, first) in zip((FREE, NOT_FREE), children, strict=True):
+            self._enter(relaxation, child, first, node.held, node.entry, side)
+
+    def _round(self, relaxation, state, found):
+        """Try the parts of largest share, with those that are free, as an upper bound."""
+        quadratic = relaxation.quadratic
+        count = quadratic.count - np.count_nonzero(state == FREE)
+        size = np.sqrt(np.add.reduceat(found.theta**2, quadratic.start[:-1])) * np.sqrt(relaxation.delta)
+        size[state != UNDECIDED] = -1.0
+        top = np.argsort(-size, kind="stable")[:count]
+        top = top[size[top] >= 0.0]
+        parts = np.concatenate([relaxation.free, quadratic.parts[state == FREE], quadratic.parts[top]])
+        self.upper = min(self.upper, self.improve(parts))
+
+
+def candidates(relaxation, state, found) -> np.ndarray:
+    """The undecided parts of largest size at the relaxation's solution."""
+    quadratic = relaxation.quadratic
+    size = np.sqrt(np.add.reduceat(found.theta**2, quadratic.start[:-1]) * relaxation.delta)
+    size[state != UNDECIDED] = -1.0
+    order = np.argsort(-size, kind="stable")[:_CANDIDATES]
+    order = order[size[order] >= 0.0]
+    return order[: max(1, int(np.count_nonzero(size[order] > 0.0)))]
+
+
+def allowed(theta, quadratic, state):
+    """theta with 0 for parts that may not be nonzero."""
+    zero = (state == NOT_FREE) & np.isinf(quadratic.threshold)
+    return np.where(np.repeat(zero, quadratic.sizes), 0.0, theta) if zero.any() else theta
