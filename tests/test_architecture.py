@@ -295,7 +295,9 @@ def test_heavy_packages_are_imported_where_used():
             package = found.target.split(".")[0]
             if package in NETWORK_PACKAGES and not may_use_torch(module):
                 bad.append(f"{module}, line {found.line}: imports {package}; only networks may")
-            if found.at_top and package in ("matplotlib", "dask"):
+            # The modules of Dask's rows are imported when X is a Dask collection.
+            of_dask = package == "dask" and not module.startswith("trimreg.designs.far.dask")
+            if found.at_top and (package == "matplotlib" or of_dask):
                 bad.append(f"{module}, line {found.line}: imports {package} at the top, not in a function")
     assert bad == []
 
