@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from . import demo, fit, graph, path, predict
+from . import fit, graph, path, predict
 
 app = typer.Typer(
     name="trimreg",
@@ -57,7 +57,6 @@ app.command()(fit.fit)
 app.command()(predict.predict)
 app.command()(path.path)
 app.command()(graph.graph)
-app.command()(demo.demo)
 
 
 def _add_commands() -> None:

@@ -21,12 +21,11 @@ from sklearn.linear_model import LassoCV
 from sklearn.model_selection import GridSearchCV, KFold, train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from .._files import BadInput
-from ..datasets import diabetes_interactions
-from ..diagnostics import best_swap, stationarity
-from ..estimators import MEstimator, TrimmedLasso, solve
-from ..penalties import L1, MCP, TrimmedL1
-from ..selection import TrimmedLassoCV
+from trimreg import L1, MCP, MEstimator, TrimmedL1, TrimmedLasso, TrimmedLassoCV, solve
+from trimreg.datasets import diabetes_interactions
+from trimreg.diagnostics import best_swap, stationarity
+
+from ..spec import BadInput
 
 #: The values of h on the path, among which cross-validation chooses.
 H_VALUES = tuple(range(1, 21))
