@@ -18,6 +18,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -344,8 +345,6 @@ def _make(connection):
 
 
 def _need(package):
-    from importlib import import_module
-
     try:
         return import_module(package)
     except ImportError:

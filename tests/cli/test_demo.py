@@ -92,7 +92,7 @@ def test_a_mistake_of_our_own_is_not_passed_off_as_bad_input(monkeypatch):
     def fail(**_):
         raise ValueError("a bug")
 
-    monkeypatch.setattr("trimreg.reports.demo.run", fail)
+    monkeypatch.setattr("trimreg_reproduction.demo.fits.run", fail)
     answer = call("demo", "--no-pictures")
     assert answer.exit_code == 1
     assert isinstance(answer.exception, ValueError)
@@ -102,7 +102,7 @@ def test_interrupt_inside_the_work_is_status_130(monkeypatch):
     def interrupt(**_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("trimreg.reports.demo.run", interrupt)
+    monkeypatch.setattr("trimreg_reproduction.demo.fits.run", interrupt)
     answer = call("demo", "--no-pictures")
     assert answer.exit_code == 130
     assert answer.stderr.endswith("interrupted; nothing was written\n")
@@ -128,7 +128,8 @@ def test_interrupt_of_the_process_is_status_130(tmp_path):
 def test_tables_are_plain_where_the_output_is_ascii():
     """Nothing printed by us needs more than ASCII, and rich draws its rules in it too."""
     code = (
-        "from types import SimpleNamespace as N; import numpy as np; from trimreg.cli import demo\n"
+        "from types import SimpleNamespace as N; import numpy as np\n"
+        "from trimreg_reproduction.demo import command as demo\n"
         "fit = N(method='lasso', chosen='alpha = 1', n_kept=1, rmse=1.0, r2=0.5, stationarity=0.0,"
         " swap_optimal=None, coef=np.array([1.0, 0.0]))\n"
         "found = N(feature_names=['a', 'b'], n_train=3, n_test=1, noise=0.1, fits=[fit])\n"
@@ -141,7 +142,7 @@ def test_tables_are_plain_where_the_output_is_ascii():
 
 
 def test_features_nobody_keeps_are_not_listed(capsys):
-    from trimreg.cli.demo import _print_coefficients
+    from trimreg_reproduction.demo.command import _print_coefficients
 
     fit = SimpleNamespace(method="lasso", chosen="alpha = 1 by CV", coef=np.array([0.0, -2.0]))
     _print_coefficients(SimpleNamespace(feature_names=["absent", "present"], fits=[fit]))

@@ -32,6 +32,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trimreg.datasets import make_diamond
+from trimreg.graphs.mm import kernels
 from trimreg.penalties import L1, MCP, SCAD, Penalty, TrimmedL1
 
 from ..intervals import wilson
@@ -188,8 +190,6 @@ def _key(penalties):
 
 def _recovered(seeds, rho, n_samples, methods, alphas):
     """Whether each method succeeds, for these replicates and alphas."""
-    from trimreg.datasets import make_diamond
-
     success = np.zeros((len(methods), len(seeds), alphas.size), dtype=bool)
     for i, seed in enumerate(seeds):
         X = make_diamond(n_samples, rho, np.random.default_rng(seed)).X
@@ -206,8 +206,6 @@ def path(S: np.ndarray, penalties: Sequence[Penalty], alphas: Sequence[float]) -
     The weights start from the inverse of S at every alpha. The weighted problems are convex; each starts from
     the solution of the previous one.
     """
-    from trimreg.graphs.mm import kernels
-
     rows, columns = _PAIRS
     # As in the library, S becomes a correlation matrix, and its scales become factors of the penalty.
     deviation = np.sqrt(np.diagonal(S))

@@ -19,11 +19,14 @@ Bertsimas, Copenhaver and Mazumder (2017). The trimmed lasso: sparsity and robus
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
+from trimreg import TrimmedL1, solve
 from trimreg.plotting.style import look
 
 from ..intervals import mean_line, share_line
@@ -95,10 +98,10 @@ def run(cell: Cell) -> list[dict]:
     rows = []
     for share in LAMBDAS:
         lam = share * float(np.abs(X.T @ y).max())
-        for method, solve in _methods(cell).items():
+        for method, fit in _methods(cell).items():
             begin = time.process_time()
             try:
-                theta = solve(X, y, lam, k, start)
+                theta = fit(X, y, lam, k, start)
             except ImportError as missing:
                 rows.append({"lam": share, "method": method, "skipped": str(missing)})
                 continue
@@ -127,12 +130,6 @@ def by_trimreg(exact: bool = False, **options: Any) -> Callable:
     """This library's solver, with lambda or with ``alpha="exact"``."""
 
     def fit(X, y, lam, k, start=None):
-        import warnings
-
-        from sklearn.exceptions import ConvergenceWarning
-
-        from trimreg import TrimmedL1, solve
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # Algorithm 1 may need all of its steps
             alpha = "exact" if exact else lam / y.size

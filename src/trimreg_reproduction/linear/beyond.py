@@ -8,10 +8,16 @@ five folds.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LassoCV
+
+from trimreg import TrimmedLasso, TrimmedLassoCV, TrimmedLogisticRegression, TrimmedLogisticRegressionCV
+from trimreg.datasets import make_ar1, make_paper_design
 
 from ..intervals import mean_line, share_line
 from ..pictures import DASHES, PALETTE, draw, legend_below, new_figure
@@ -49,8 +55,6 @@ def cells(size: str) -> list[Cell]:
 
 def draw_data(cell: Cell) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X, y and the true coefficients, the same for all families."""
-    from trimreg.datasets import make_ar1, make_paper_design
-
     rng, task, n = cell.rng("family"), cell["task"], cell["n"]
     _, p, k, *_ = TASKS[task]
     if task in ("M1", "M2"):
@@ -107,8 +111,6 @@ def _splits(fold_of):
 
 
 def _fit_trimmed(X, y, coef, logistic, fold_of):
-    from trimreg import TrimmedLasso, TrimmedLassoCV, TrimmedLogisticRegression, TrimmedLogisticRegressionCV
-
     k = int(np.sum(coef != 0))
     one = TrimmedLogisticRegression if logistic else TrimmedLasso
     chooser = TrimmedLogisticRegressionCV if logistic else TrimmedLassoCV
@@ -125,8 +127,6 @@ def _fit_trimmed(X, y, coef, logistic, fold_of):
 
 
 def _lasso(X, y, fold_of):
-    from sklearn.linear_model import LassoCV
-
     scale = X.std(axis=0)
     model = LassoCV(cv=_splits(fold_of), alphas=100, max_iter=20_000, tol=1e-5)
     return model.fit(X / scale, y).coef_ / scale
@@ -148,10 +148,6 @@ def _fit_abess(X, y, coef, logistic, fold_of):
 
 def _fit_skglm(X, y, coef, logistic, fold_of):
     """MCP with the paper's gamma = 2.5, from the alpha that selects nothing to a fiftieth of it."""
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
-
     scale = X.std(axis=0)
     Z = np.asfortranarray(X / scale)
     largest = np.abs((Z - Z.mean(axis=0)).T @ (y - y.mean())).max() / y.size

@@ -30,6 +30,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit, gammaln, log_expit
 
 from ..intervals import share_line, wilson
 from ..pictures import DASHES, MARKERS, PALETTE, draw, legend_below, new_figure
@@ -132,9 +134,6 @@ def soft_min_weights(size: np.ndarray, k: int, gamma: float) -> np.ndarray:
     >>> soft_min_weights(np.array([3.0, 1.0, 0.0, 0.0]), 1, gamma=10.0).round(3)
     array([0., 1., 1., 1.])
     """
-    from scipy.optimize import brentq
-    from scipy.special import expit, gammaln, log_expit
-
     d, top = size.size, gamma * float(size.max())
     if top == 0.0:
         return np.full(d, (d - k) / d)

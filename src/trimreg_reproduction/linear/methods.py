@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from trimreg.datasets import SparseRegression
+from trimreg.solvers.mm.kernels import best_swaps
 
 from . import gramkernels as kernels
 
@@ -173,8 +174,6 @@ def _better(problem, found, start, alpha, kind, parameter, tol):
 
 def _swapped(problem, found, alpha, h, tol):
     """Exchange a free coefficient for another one, the best by exact scores, as long as F decreases."""
-    from trimreg.solvers.mm.kernels import best_swaps
-
     gram = problem.gram
     p = problem.c.size
     for _ in range(_SWAPS):

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from .device import find_device
 from .training.architectures import LAYERS, parse_size
 from .training.recipes import OURS, PAPER, Recipe, get_recipe, parse_changes
+from .training.trial import Trial, rows_of, train
 
 FIRST_SEED = 100  # the seeds of final trainings begin at 0
 
@@ -23,9 +25,6 @@ def validate(
     dataset: str = "mnist", images: int | None = None, device: Any = None,
 ) -> list[dict]:  # fmt: skip
     """The rows of a recipe, one per size and seed, with the validation error at the last epoch."""
-    from .device import find_device
-    from .training.trial import Trial, rows_of, train
-
     for size in sizes:
         parse_size(network, size)
     pairs = [(size, seed) for size in sizes for seed in seeds]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from trimreg.reports import demo_pictures
-from trimreg.reports.demo import H_VALUES, Demo, Fit, Race
+from trimreg_reproduction.demo import pictures as demo_pictures
+from trimreg_reproduction.demo.fits import H_VALUES, Demo, Fit, Race
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import plotting
-from .._files import write_atomically
-from .demo import H_VALUES, Demo
+from trimreg import plotting
+from trimreg._files import write_atomically
+
+from .fits import H_VALUES, Demo
 
 COMPARED = (0, 2, 3)  # of the fits: the trimmed lasso with the given h, the lasso, MCP
 _UNFINISHED = ", not converged)"
