@@ -200,7 +200,7 @@ def sizes(X, folds):
     """The sizes that `hs="auto"` goes through."""
     from trimreg.selection import auto_hs
 
-    return auto_hs(min(len(train) for train, _ in folds), X.shape[1]).tolist()
+    return auto_hs(min(len(train) for train, _ in folds), X.shape[1], shrunk=True).tolist()
 
 
 def fold_numbers(y, folds):
