@@ -143,6 +143,7 @@ MUTANTS = [Mutant(*row) for row in (
     ("selection/grid", "within = mean >= mean[best] - error", "within = mean >= mean[best]"),
     ("selection/grid", "lucky = difference.mean() <= _standard_error(difference, repeats)", "lucky = difference.mean() <= 0.0"),
     ("selection/(rules|grid|search)", "return largest * np.geomspace(1.0, eps, n_alphas)", "return largest * np.linspace(1.0, eps, n_alphas)"),
+    ("selection/path", "target = G @ theta + selection * factor * theta", "target = G @ theta"),
     ("selection/errorbounds", "worst = theta * q / t", "worst = theta * q"),
     ("selection/errorbounds", "return 4 * (1 - tau + step / 2) / (1 + step)", "return 2 * (1 - tau + step / 2) / (1 + step)"),
     ("selection/folds|selection/search", "scores.append(-loss.report_factor * loss.value(eta, data.y, weights))", "scores.append(-loss.value(eta, data.y, weights))"),

@@ -12,7 +12,7 @@ from trimreg import MEstimatorCV, TrimmedLasso, TrimmedLassoCV, TrimmedLogisticR
 from trimreg.diagnostics import is_local_minimum, stationarity
 from trimreg.estimators.task import Settings, check_data, set_up
 from trimreg.penalties import TrimmedL1
-from trimreg.selection import choose, criterion_value
+from trimreg.selection import auto_hs, choose, criterion_value
 from trimreg.selection import path as path_module
 from trimreg.selection.grid import check_l2s, l2_grid
 from trimreg.selection.path import ridge_unit, ridges_for
@@ -128,6 +128,14 @@ def test_many_ridges_take_two_searches_for_subsets(make, monkeypatch):
         hs=[1, 3], l2s=[0.0, *np.geomspace(0.01, 3, 7)], cv=RepeatedKFold(n_splits=3, n_repeats=2)
     ).fit(X, y)
     assert len(calls) == 2 * 3 * 2 + 1  # selections, folds, repetitions; and all samples
+
+
+def test_larger_models_are_tried_with_a_ridge(make):
+    X, y = make(n=40, p=50)
+    for l2s, shrunk in ((0, False), (None, True), ([0.1], True)):
+        model = TrimmedLassoCV(l2s=l2s, cv=2).fit(X, y)
+        np.testing.assert_array_equal(model.hs_, auto_hs(20, 50, shrunk=shrunk))
+    assert TrimmedLassoCV(criterion="ebic").fit(X, y).hs_[-1] == auto_hs(40, 50)[-1]
 
 
 def test_the_last_fit_has_the_chosen_ridge(make):
