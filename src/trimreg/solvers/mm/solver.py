@@ -217,9 +217,10 @@ def improve_on_model(
     """Steps of exchanges on the quadratic model at a local minimum, as long as the loss confirms them."""
     problem = inner.problem
     searchable = effort.search and problem.penalty.n_free > 0 and not np.any(problem.positive)
-    kicks, improved, searches = effort.kicks, True, 0
+    exact = problem.alpha >= problem.exact_threshold()
     # Under a soft alpha every search with kicks may find a lower basin; best subsets settle sooner.
-    most = 2 * effort.rounds if problem.alpha >= problem.exact_threshold() else np.inf
+    kicks, most = (effort.kicks // 2, 2 * effort.rounds) if exact else (effort.kicks, np.inf)
+    improved, searches = True, 0
     enough = np.inf if effort.homotopy else _FEW
     while searchable and improved and searches < enough and best.converged and not best.trouble:
         searches += 1
