@@ -109,7 +109,7 @@ def write_results(page: list[str]) -> None:
     marks = re.findall(r"(?m)\| (yes|\*\*no\*\*) \|$", "\n".join(page))
     head = [
         "# Benchmarks\n",
-        "Written by `make bench`. Both sides of every ratio ran in one process, on one thread.\n",
+        "Written by `make bench`. Both sides of every ratio ran in one process, on one thread. Seconds of fits in memory are processor time.\n",
         f"{machine()}\n",
         f"{marks.count('yes')} of {len(marks)} bars met. In short:\n",
         "\n".join(MARKS) + "\n",

@@ -60,6 +60,7 @@ class Effort:
     """How hard to look for a good basin."""
 
     search: bool  # whether there are a homotopy and exchanges at all
+    homotopy: bool = True
     splices: tuple[int, ...] = (8, 4, 2)
     trials: int = 6
     kicks: int = 4
@@ -77,6 +78,7 @@ EFFORTS = {
     "medium": Effort(search=True),
     "high": Effort(
         True,
+        True,
         (32, 16, 8, 4, 2),
         trials=24,
         kicks=20,
@@ -93,6 +95,8 @@ EFFORTS = {
 _EPS = float(np.finfo(float).eps)
 _DOUBT = 0.25  # of what a leaving part costs: so much may the model of a loss be off
 _KICK_SHARE = 3  # a kick replaces one free coordinate in so many
+_TINY = 3e-4  # in units of the alpha of starts: a smaller alpha makes a fit interpolate if it can
+_FEW = 2  # searches on the model of a loss if the fit nearly interpolates
 _PATIENCE = 3  # kicking ends after so many kicks that lead back to the same free set
 
 
@@ -119,9 +123,21 @@ def normalized_steps(
     problem = inner.problem
     if problem.penalty.n_free is None:
         return _majorize_minimize(inner, start)
+    effort = _reduced(inner, effort)
     if problem.loss.constant_curvature and problem.penalty.norm.q is None:
         return _trimmed_quadratic(inner, norms, start, rng, effort)
     return _trimmed_general(inner, start, rng, effort)
+
+
+def _reduced(inner, effort):
+    """Less effort where a fit interpolates or nearly does, so that the free set hardly matters."""
+    problem, n = inner.problem, np.count_nonzero(inner.problem.d)
+    if problem.ridge.any():
+        return effort
+    width = problem.penalty.n_free * problem.n_features / inner.norm.count / problem.loss.n_outputs
+    if width >= n or problem.alpha < _TINY * start_alpha(inner):
+        return replace(effort, search=False)
+    return replace(effort, homotopy=False, kicks=0, subset_kicks=0) if 2 * width >= n else effort
 
 
 def confirm(
@@ -201,10 +217,12 @@ def improve_on_model(
     """Steps of exchanges on the quadratic model at a local minimum, as long as the loss confirms them."""
     problem = inner.problem
     searchable = effort.search and problem.penalty.n_free > 0 and not np.any(problem.positive)
-    kicks, improved, searches = effort.kicks, True, 0
+    exact = problem.alpha >= problem.exact_threshold()
     # Under a soft alpha every search with kicks may find a lower basin; best subsets settle sooner.
-    most = 2 * effort.rounds if problem.alpha >= problem.exact_threshold() else np.inf
-    while searchable and improved and best.converged and not best.trouble:
+    kicks, most = (effort.kicks // 2, 2 * effort.rounds) if exact else (effort.kicks, np.inf)
+    improved, searches = True, 0
+    enough = np.inf if effort.homotopy else _FEW
+    while searchable and improved and searches < enough and best.converged and not best.trouble:
         searches += 1
         kicks = kicks if searches <= most else 0
         improved, known = False, {_key(best.weights)}

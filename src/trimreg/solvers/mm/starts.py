@@ -42,9 +42,10 @@ def default_start(inner, effort):
     problem, penalty = inner.problem, inner.problem.penalty
     alpha = min(problem.alpha, start_alpha(inner)) if penalty.n_free else problem.alpha
     softened = inner.at(alpha)
-    if effort.search and alpha == problem.alpha and softened.gram is None:
+    follow = effort.search and effort.homotopy and alpha == problem.alpha
+    if follow and softened.gram is None:
         return (yield from _homotopy_apart(softened))
-    if effort.search and alpha == problem.alpha:
+    if follow:
         for theta, gradient, loss, weights in homotopy(softened):  # noqa: B007 - the last is used
             yield Step(theta, weights, loss + penalty.value(theta, alpha), message="homotopy")
         if effort.rivals:

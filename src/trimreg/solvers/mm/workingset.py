@@ -234,7 +234,9 @@ class WorkingSetSolver(InnerSolver):
                 stalled = 0 if fell or worst < 0.5 * least else stalled + 1
                 objective, least = moved.objective, min(least, worst)
                 strikes = watch.strikes(objective, worst, _PATIENCE + _CHEAP // parts.size)
-                why = self._why_slow(moved.predictor, worst, strikes > 2) if strikes else ""
+                # So many coordinates can interpolate, where Huber's loss has kinks: do not wait to be slow.
+                kinks = 2 * parts.size > len(eta) and not problem.loss.may_diverge
+                why = self._why_slow(moved.predictor, worst, strikes > 2) if strikes or kinks else ""
                 if why:
                     self.given_up.append(why)
                     break
