@@ -24,7 +24,7 @@ from numba import njit
 from ..lapack import factored
 
 UNDECIDED, FREE, NOT_FREE = 0, 1, -1
-_LARGEST_SYSTEM = 400
+_LARGEST_SYSTEM = 700
 
 
 @njit(cache=True)
@@ -59,7 +59,7 @@ def sweep(M, start, m, delta, t, state, price, theta, q, all_parts):
     ``q = c - M theta`` is kept up to date.
     """
     shares, largest = 0.0, 0.0
-    move = np.empty(np.diff(start).max())
+    move = np.empty(theta.size)
     for g in range(start.size - 1):
         first, size = start[g], start[g + 1] - start[g]
         if state[g] == NOT_FREE and t[g] == np.inf:
@@ -108,14 +108,18 @@ def gains(q, start, delta, t, state, gain):
 
 @njit(cache=True)
 def largest_gains(gain, count):
-    """The count-th largest gain, the one after it, and the sum of the count largest."""
-    if count >= gain.size:
-        return 0.0, -np.inf, gain.sum()
-    if count == 0:
-        return np.inf, gain.max(), 0.0
-    ordered = np.partition(gain, gain.size - count - 1)
-    top = ordered[gain.size - count :]
-    return top.min(), ordered[gain.size - count - 1], top.sum()
+    """The count-th largest gain, the one after it, and the sum of the count largest; others are negative."""
+    ordered = np.sort(gain)
+    size = 0
+    for g in range(ordered.size):
+        size += ordered[g] >= 0.0
+    total = 0.0
+    for k in range(min(count, size)):
+        total += ordered[ordered.size - 1 - k]
+    if count >= size:
+        return 0.0, -np.inf, total
+    last = ordered[ordered.size - count] if count > 0 else np.inf
+    return last, ordered[ordered.size - count - 1], total
 
 
 @njit(cache=True)
@@ -126,7 +130,7 @@ def value(constant, c, start, delta, t, state, count, theta, q, gain):
     for j in range(c.size):
         if theta[j] != 0.0:
             quadratic += theta[j] * (c[j] - q[j])
-    last, following, top = largest_gains(gain[gain >= 0.0], count)
+    last, following, top = largest_gains(gain, count)
     return constant - 0.5 * quadratic - taken - top, last, following
 
 
@@ -310,7 +314,10 @@ def safe_value(constant, M, c, start, delta, t, state, count, theta):
             terms += 1
             for i in range(p):
                 largest = max(largest, abs(M[j, i]))
-    error = 2.3e-16 * (terms + 4) * (size * largest + np.abs(c).max())
+    farthest = 0.0
+    for j in range(p):
+        farthest = max(farthest, abs(c[j]))
+    error = 2.3e-16 * (terms + 4) * (size * largest + farthest)
     quadratic = 0.0
     for j in range(p):
         if theta[j] != 0.0:
@@ -320,6 +327,5 @@ def safe_value(constant, M, c, start, delta, t, state, count, theta):
         q[j] = q[j] + error if q[j] >= 0.0 else q[j] - error
     gain = np.empty(start.size - 1)
     taken = gains(q, start, delta, t, state, gain)
-    undecided = gain[gain >= 0.0]
-    last, following, top = largest_gains(undecided, count)
+    last, following, top = largest_gains(gain, count)
     return constant - (0.5 * quadratic + taken + top) * (1.0 + 1e-13), gain, last, following
