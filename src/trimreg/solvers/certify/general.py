@@ -135,7 +135,7 @@ class GeneralRelaxation(Relaxation):
                 model, theta, price = self._safe, best.theta, best.price
                 eta = self._settled(self.Z @ theta)
             c = model.M @ theta - self.Z.T @ self.loss.gradient(eta, self.y, self.d)
-            _, price, _, theta, _, _, _, _ = kernels.relax(
+            _, price, _, theta = kernels.relax(
                 self._scale, model.M, c, k.start, model.largest, self.delta, k.threshold, state, count, theta,
                 price, np.inf, 8, tol,
             )  # fmt: skip

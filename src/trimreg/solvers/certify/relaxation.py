@@ -222,7 +222,7 @@ class Relaxation:
             k.constant, self.M, k.c, k.start, self.largest, self.delta, k.threshold, state, count, theta,
             price, cutoff, rounds, tol,
         )  # fmt: skip
-        _, price, solved, theta, _, _, _, _ = found
+        _, price, solved, theta = found
         return self.valued(state, theta, price, solved)
 
     def valued(self, state, theta, price=0.0, solved=False) -> Solution:
