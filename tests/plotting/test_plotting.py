@@ -4,13 +4,14 @@ import io
 import subprocess
 import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from trimreg.plotting import PALETTE, coefficient_path, coefficients, convergence, spread
+from trimreg.plotting import PALETTE, certificate, coefficient_path, coefficients, convergence, spread
 
 matplotlib.use("Agg")
 
@@ -236,3 +237,17 @@ def test_coefficients_of_nothing_kept():
 def test_coefficients_refuses(table, options, message):
     with pytest.raises(ValueError, match=message):
         coefficients(table, ax=new_ax(), **options)
+
+
+def test_certificate_draws_both_bounds():
+    history = {
+        "seconds": [0.0, 1.0, 2.0],
+        "lower": [1.0, 2.0, 2.5],
+        "upper": [3.0, 3.0, 2.6],
+        "nodes": [1, 2, 3],
+    }
+    found = SimpleNamespace(history=history, nodes=3, gap=0.04)
+    ax = certificate(found, ax=Figure().subplots())
+    drawn = {line.get_label(): line.get_ydata().tolist() for line in ax.lines}
+    assert drawn == {"upper bound": history["upper"], "lower bound": history["lower"]}
+    assert "gap 4 %" in ax.get_xlabel()

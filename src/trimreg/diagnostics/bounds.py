@@ -6,7 +6,8 @@ leaf. The tree covers all sets if every branch has both sides; an entry whose ch
 leaf. The smallest bound of a leaf, or of a choice ruled out, is the lower bound of the problem.
 
 For least squares, let K be the Gram matrix plus the ridge of the columns scaled to a unit diagonal, minimized
-over the parts that an entry's relaxation has made free. A dual point u gives
+over the parts that an entry's relaxation has made free, in coordinates that may have another scale. A dual
+point u gives
 
 .. math:: D(u) = \text{constant} - \tfrac12 u'Mu - \sum_g B_g - \text{(the largest) } (A_g - B_g), \quad
           A_g = \frac{\|q_g\|^2}{2 \delta_g},\; B_g = \frac{(\|q_g\| - t_g)_+^2}{2 \delta_g},\; q = c - Mu,
@@ -101,6 +102,7 @@ def verify_certificate(certificate: Any, X: Any, y: Any, sample_weight: Any = No
         checker = _checker(header, X, y, sample_weight)
         upper = checker.objective(np.asarray(content["coef"], dtype=float), float(header["intercept"]))
         lower, count = _replay(checker, content)
+        lower = max(lower, checker.least)
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"certificate is damaged: {error!r}") from None
     scale = max(abs(upper), checker.constant)
@@ -133,7 +135,13 @@ def _replay(checker, content):
     index, value = _pieces(content, "index"), _pieces(content, "value")
     made_free, made_not_free = _pieces(content, "made_free"), _pieces(content, "made_not_free")
     relaxations = list(
-        zip(_pieces(content, "free"), _pieces(content, "kept"), content["tau"].astype(float), strict=True)
+        zip(
+            _pieces(content, "free"),
+            _pieces(content, "kept"),
+            content["tau"].astype(float),
+            _pieces(content, "scale"),
+            strict=True,
+        )
     )
     children: dict[int, dict[int, int]] = defaultdict(dict)
     for entry, (above, on) in enumerate(zip(parent, side, strict=True)):
@@ -261,6 +269,8 @@ class _Checker:
 
 
 class _LeastSquares(_Checker):
+    least = 0.0  # of any objective
+
     def __init__(self, *arguments):
         super().__init__(*arguments)
         root = np.sqrt(self.data.d)
@@ -276,14 +286,14 @@ class _LeastSquares(_Checker):
         self._known: dict[tuple, Any] = {}
 
     def bound(self, relaxation, state, index, value):
-        free, parts, tau = relaxation
+        free, parts, tau, scale = relaxation
         allowed = self.regular & (state == 0)
         inside = np.zeros(self.n_parts, dtype=bool)
         inside[free] = inside[parts] = True
         # parts that the relaxation leaves out must have been decided, and so must those it has made free
         if np.any(state[free] != 1) or np.any(allowed & ~inside) or np.any((state == 1) & ~inside):
             raise KeyError("relaxation")
-        c, constant, M, delta = self._relaxed(free, parts, tau)
+        c, constant, M, delta = self._relaxed(free, parts, tau, scale)
         if not np.all(delta > 0):
             return _Bound(-np.inf, np.full(self.n_parts, np.nan), 0)
         u = np.zeros(c.size)
@@ -293,14 +303,14 @@ class _LeastSquares(_Checker):
             return _Bound(constant - 1e-12 * self.constant, np.full(self.n_parts, np.nan), 0)
         return self.summed(constant - 0.5 * float(u @ Mu), c - Mu, delta, parts, state, free.size)
 
-    def _relaxed(self, free, parts, tau):
-        key = free.tobytes(), parts.tobytes(), tau
+    def _relaxed(self, free, parts, tau, scale):
+        key = free.tobytes(), parts.tobytes(), tau, scale.tobytes()
         if key not in self._known:
             self._known.clear()  # leaves of a relaxation come one after another
-            self._known[key] = self._relax(free, parts, tau)
+            self._known[key] = self._relax(free, parts, tau, scale)
         return self._known[key]
 
-    def _relax(self, free, parts, tau):
+    def _relax(self, free, parts, tau, scale):
         F, W = self.coordinates(free), self.coordinates(parts)
         K, c, constant = self.K[np.ix_(W, W)], self.c[W], self.constant
         if F.size:
@@ -313,6 +323,11 @@ class _LeastSquares(_Checker):
             )
         if W.size == 0:
             return c, constant, K, np.zeros(0)
+        if scale.shape != c.shape or not np.all((scale > 0) & np.isfinite(scale)):
+            raise KeyError("scale")
+        if not self.hard and np.any(scale != 1.0):
+            raise KeyError("scale")  # thresholds are those of the unscaled parts
+        K, c = K / np.outer(scale, scale), c / scale
         sizes = np.array([len(self.coordinates([one])) for one in parts])
         M, slack = K - tau * np.eye(len(K)), 8.0 * _EPS * len(K) * float(np.trace(K))
         try:
@@ -332,6 +347,8 @@ class _LeastSquares(_Checker):
 
 
 class _Conjugate(_Checker):
+    least = -np.inf
+
     def __init__(self, *arguments):
         super().__init__(*arguments)
         data = self.data

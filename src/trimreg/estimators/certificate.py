@@ -32,7 +32,7 @@ class Certificate:
     lower, upper : float
         No point has a smaller objective than ``lower``; ``best`` has the objective ``upper``.
     gap : float
-        ``(upper - lower) / |upper|``.
+        ``(upper - lower) / |upper|``; 0 if the difference is below 1e-11 of the loss of the null model.
     proved : bool
         Whether the gap is at most the one asked for.
     nodes : int
@@ -96,10 +96,11 @@ def _packed(proof) -> dict[str, np.ndarray]:
     packed["tau"] = np.array([one["tau"] for one in relaxations])
     ragged = {name: [one.get(name, none) for one in entries] for name in
               ("index", "value", "made_free", "made_not_free")}  # fmt: skip
-    ragged |= {"free": [one["free"] for one in relaxations], "kept": [one["parts"] for one in relaxations]}
+    names = (("free", "free"), ("kept", "parts"), ("scale", "scale"))
+    ragged |= {name: [one[key] for one in relaxations] for name, key in names}
     for name, arrays in ragged.items():
         packed[name] = np.concatenate(arrays) if arrays else none
-        packed[name] = packed[name] if name == "value" else packed[name].astype(np.int64)
+        packed[name] = packed[name] if name in ("value", "scale") else packed[name].astype(np.int64)
         packed[name + "_end"] = np.cumsum([len(one) for one in arrays])
     return packed
 
@@ -196,7 +197,7 @@ def certify_task(
             task.problem, theta, time_limit=time_limit, gap=gap, max_nodes=max_nodes, keep=keep, callback=tell
         )
     best = _result(task, found.theta)
-    reached = relative_gap(found.lower, found.upper)
+    reached = relative_gap(found.lower, found.upper, found.rounding)
     proved = reached <= gap
     message = (
         f"{'proved' if proved else 'not proved'}: no fit is better by more than {100 * reached:.2g} %, "
@@ -216,10 +217,10 @@ def certify_task(
     return certificate, task
 
 
-def relative_gap(lower: float, upper: float) -> float:
-    """``(upper - lower) / |upper|``; 0 if they are equal."""
-    distance = max(upper - lower, 0.0)
-    if distance == 0.0:
+def relative_gap(lower: float, upper: float, rounding: float = 0.0) -> float:
+    """``(upper - lower) / |upper|``; 0 if the difference may be rounding."""
+    distance = upper - lower
+    if distance <= rounding:
         return 0.0
     return float(distance / abs(upper)) if upper != 0.0 else float("inf")
 

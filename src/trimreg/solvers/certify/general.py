@@ -135,7 +135,7 @@ class GeneralRelaxation(Relaxation):
                 model, theta, price = self._safe, best.theta, best.price
                 eta = self._settled(self.Z @ theta)
             c = model.M @ theta - self.Z.T @ self.loss.gradient(eta, self.y, self.d)
-            _, price, _, theta, _, _, _, _ = kernels.relax(
+            _, price, _, theta = kernels.relax(
                 self._scale, model.M, c, k.start, model.largest, self.delta, k.threshold, state, count, theta,
                 price, np.inf, 8, tol,
             )  # fmt: skip
@@ -151,11 +151,14 @@ class GeneralRelaxation(Relaxation):
         q = q + np.where(q >= 0, error, -error)
         gain = np.empty(k.parts.size)
         taken = kernels.gains(q, k.start, self.delta, k.threshold, state, gain)
-        last, following, top = kernels.largest_gains(gain[gain >= 0.0], count)
+        last, following, top = kernels.largest_gains(gain, count)
         bound = -conjugate - (taken + top) * (1.0 + 1e-13) - 1e-12 * self._scale
         if not np.isfinite(bound) or not self._orthogonal(point):
             bound = -np.inf
         return Solution(bound, price, solved, theta, gain, last, following, point)
+
+    def decided(self, state, near):
+        return self, self.solve(state, near.theta, near.price, np.inf, _STEPS_AT_END, 1e-12)
 
     def child(self, state):
         return None

@@ -24,7 +24,21 @@ from numba import njit
 from ..lapack import factored
 
 UNDECIDED, FREE, NOT_FREE = 0, 1, -1
-_LARGEST_SYSTEM = 400
+_LARGEST_SYSTEM = 700
+
+
+@njit(cache=True)
+def subtract(q, factor, row):
+    """``q -= factor * row``. Loops compile several times faster than expressions of arrays."""
+    for j in range(q.size):
+        q[j] -= factor * row[j]
+
+
+@njit(cache=True)
+def take(target, source):
+    """``target[:] = source``."""
+    for j in range(target.size):
+        target[j] = source[j]
 
 
 @njit(cache=True)
@@ -59,7 +73,7 @@ def sweep(M, start, m, delta, t, state, price, theta, q, all_parts):
     ``q = c - M theta`` is kept up to date.
     """
     shares, largest = 0.0, 0.0
-    move = np.empty(np.diff(start).max())
+    move = np.empty(theta.size)
     for g in range(start.size - 1):
         first, size = start[g], start[g + 1] - start[g]
         if state[g] == NOT_FREE and t[g] == np.inf:
@@ -80,7 +94,7 @@ def sweep(M, start, m, delta, t, state, price, theta, q, all_parts):
         for k in range(size):
             if move[k] != 0.0:
                 theta[first + k] += move[k]
-                q -= move[k] * M[first + k]
+                subtract(q, move[k], M[first + k])
                 largest = max(largest, abs(move[k]) * np.sqrt(m[g] + delta[g]))
     return shares, largest
 
@@ -108,26 +122,51 @@ def gains(q, start, delta, t, state, gain):
 
 @njit(cache=True)
 def largest_gains(gain, count):
-    """The count-th largest gain, the one after it, and the sum of the count largest."""
-    if count >= gain.size:
-        return 0.0, -np.inf, gain.sum()
-    if count == 0:
-        return np.inf, gain.max(), 0.0
-    ordered = np.partition(gain, gain.size - count - 1)
-    top = ordered[gain.size - count :]
-    return top.min(), ordered[gain.size - count - 1], top.sum()
+    """The count-th largest gain, the one after it, and the sum of the count largest, without negative ones.
+
+    Hoare's selection: after it the count largest come first.
+    """
+    work, size, total = np.empty(gain.size), 0, 0.0
+    for g in range(gain.size):
+        if gain[g] >= 0.0:
+            work[size] = gain[g]
+            size += 1
+    low, high = 0, size - 1 if count < size else 0
+    while low < high and count > 0:
+        pivot, i, j = work[(low + high) // 2], low, high
+        while i <= j:
+            while work[i] > pivot:
+                i += 1
+            while work[j] < pivot:
+                j -= 1
+            if i <= j:
+                work[i], work[j] = work[j], work[i]
+                i, j = i + 1, j - 1
+        if count - 1 <= j:
+            high = j
+        elif count - 1 >= i:
+            low = i
+        else:
+            break
+    last, following = np.inf, -np.inf
+    for k in range(size):
+        if k < count:
+            total += work[k]
+            last = min(last, work[k])
+        else:
+            following = max(following, work[k])
+    return last if count < size else 0.0, following, total
 
 
 @njit(cache=True)
 def value(constant, c, start, delta, t, state, count, theta, q, gain):
-    """The bound D(theta) plus the constant; also the count-th largest gain and the one after it."""
+    """The bound D(theta) plus the constant."""
     taken = gains(q, start, delta, t, state, gain)
     quadratic = 0.0
     for j in range(c.size):
         if theta[j] != 0.0:
             quadratic += theta[j] * (c[j] - q[j])
-    last, following, top = largest_gains(gain[gain >= 0.0], count)
-    return constant - 0.5 * quadratic - taken - top, last, following
+    return constant - 0.5 * quadratic - taken - largest_gains(gain, count)[2]
 
 
 @njit(cache=True)
@@ -140,18 +179,21 @@ def polish(M, c, delta, state, count, theta, q, price, rounds):
     whether no part changed its piece.
     """
     p = c.size
-    root = np.sqrt(delta)
-    piece = np.zeros(p, dtype=np.int8)  # 0 zero, 1 linear, 2 quadratic
+    root, sign = np.empty(p), np.empty(p)
+    piece, active = np.zeros(p, dtype=np.int8), np.empty(p, dtype=np.intp)  # 0 zero, 1 linear, 2 quadratic
     s = np.sqrt(2.0 * price)
     for j in range(p):
+        root[j], sign[j] = np.sqrt(delta[j]), np.sign(theta[j])
         if state[j] == FREE:
             piece[j] = 2
         elif state[j] == UNDECIDED and theta[j] != 0.0:
             piece[j] = 2 if abs(theta[j]) * root[j] >= s * (1.0 - 1e-9) else 1
-    sign = np.sign(theta)
     for _ in range(rounds):
-        active = np.flatnonzero(piece)
-        size = active.size
+        size = 0
+        for j in range(p):
+            if piece[j] != 0:
+                active[size] = j
+                size += 1
         if size == 0 or size > _LARGEST_SYSTEM:
             return price, False
         H = np.empty((size, size))
@@ -194,13 +236,14 @@ def polish(M, c, delta, state, count, theta, q, price, rounds):
         if below > 1e-12 * max(count, 1) and above > 0.0:
             s = above / below
         s = min(max(s, 0.2 * previous), 5.0 * previous)
-        q[:] = c
-        theta[:] = 0.0
+        take(q, c)
+        for j in range(p):
+            theta[j] = 0.0
         for a in range(size):
             i = active[a]
             theta[i] = fixed[a] - s * slope[a]
             if theta[i] != 0.0:
-                q -= theta[i] * M[i]
+                subtract(q, theta[i], M[i])
         changed = 0
         for j in range(p):
             if state[j] != UNDECIDED:
@@ -228,18 +271,17 @@ def polish(M, c, delta, state, count, theta, q, price, rounds):
 def relax(constant, M, c, start, m, delta, t, state, count, theta, price, cutoff, rounds, tol):
     """Raise the bound of a node from theta and a price; stop above the cutoff.
 
-    Returns the best bound found, the price, whether the relaxation is solved, and the point, q, gains, and
-    the last two numbers of :func:`value` at that bound.
+    Returns the best bound found, the price, whether the relaxation is solved, and the point of that bound.
     """
     p, parts = c.size, start.size - 1
     theta = theta.copy()
     q = c.copy()
     for j in range(p):
         if theta[j] != 0.0:
-            q -= theta[j] * M[j]
+            subtract(q, theta[j], M[j])
     gain = np.empty(parts)
-    best, last, following = value(constant, c, start, delta, t, state, count, theta, q, gain)
-    best_theta, best_q, best_gain = theta.copy(), q.copy(), gain.copy()
+    best = value(constant, c, start, delta, t, state, count, theta, q, gain)
+    best_theta = theta.copy()
     if price <= 0.0:
         price = 0.1 * constant / max(count, 1)
     newton = parts == p
@@ -255,23 +297,24 @@ def relax(constant, M, c, start, m, delta, t, state, count, theta, price, cutoff
             shares, largest = sweep(M, start, m, delta, t, state, price, theta, q, k % 5 == 0)
             if largest <= tol * scale and k % 5 == 0:
                 break
-        new, one, two = value(constant, c, start, delta, t, state, count, theta, q, gain)
+        new = value(constant, c, start, delta, t, state, count, theta, q, gain)
         if new > best:
-            best, last, following = new, one, two
-            best_theta[:], best_q[:], best_gain[:] = theta, q, gain
+            best = new
+            take(best_theta, theta)
         if best >= cutoff or (not newton and undecided == 0):
             solved = best < cutoff
             break
         if newton:
             kept, kept_q = theta.copy(), q.copy()
             reached, solved = polish(M, c, delta, state, count, theta, q, price, 10)
-            new, one, two = value(constant, c, start, delta, t, state, count, theta, q, gain)
+            new = value(constant, c, start, delta, t, state, count, theta, q, gain)
             if new > best:
-                best, last, following = new, one, two
-                best_theta[:], best_q[:], best_gain[:] = theta, q, gain
+                best = new
+                take(best_theta, theta)
                 price = reached
             else:
-                theta[:], q[:] = kept, kept_q
+                take(theta, kept)
+                take(q, kept_q)
             if solved or best >= cutoff:
                 break
             if new == best:
@@ -290,7 +333,7 @@ def relax(constant, M, c, start, m, delta, t, state, count, theta, price, cutoff
             price = np.sqrt(low * high)
         else:
             price *= 4.0 if shares > count else 0.25
-    return best, price, solved, best_theta, best_q, best_gain, last, following
+    return best, price, solved, best_theta
 
 
 @njit(cache=True)
@@ -305,12 +348,15 @@ def safe_value(constant, M, c, start, delta, t, state, count, theta):
     size, terms, largest = 0.0, 0, 0.0
     for j in range(p):
         if theta[j] != 0.0:
-            q -= theta[j] * M[j]
+            subtract(q, theta[j], M[j])
             size += abs(theta[j])
             terms += 1
             for i in range(p):
                 largest = max(largest, abs(M[j, i]))
-    error = 2.3e-16 * (terms + 4) * (size * largest + np.abs(c).max())
+    farthest = 0.0
+    for j in range(p):
+        farthest = max(farthest, abs(c[j]))
+    error = 2.3e-16 * (terms + 4) * (size * largest + farthest)
     quadratic = 0.0
     for j in range(p):
         if theta[j] != 0.0:
@@ -320,6 +366,5 @@ def safe_value(constant, M, c, start, delta, t, state, count, theta):
         q[j] = q[j] + error if q[j] >= 0.0 else q[j] - error
     gain = np.empty(start.size - 1)
     taken = gains(q, start, delta, t, state, gain)
-    undecided = gain[gain >= 0.0]
-    last, following, top = largest_gains(undecided, count)
+    last, following, top = largest_gains(gain, count)
     return constant - (0.5 * quadratic + taken + top) * (1.0 + 1e-13), gain, last, following

@@ -21,8 +21,10 @@ class Proof:
             return -1
         if relaxation.id < 0:
             relaxation.id = len(self.relaxations)
+            quadratic = relaxation.quadratic
+            scale = np.ones(quadratic.c.size) if quadratic.scale is None else quadratic.scale
             self.relaxations.append(
-                {"free": relaxation.free, "parts": relaxation.quadratic.parts, "tau": relaxation.tau}
+                {"free": relaxation.free, "parts": quadratic.parts, "tau": relaxation.tau, "scale": scale}
             )
         point = relaxation.point(found)
         index = np.flatnonzero(point)

@@ -20,7 +20,8 @@ multiples of k, also if K is singular, and often several times larger than the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -34,7 +35,9 @@ _EPS = float(np.finfo(float).eps)
 _FLOOR = 0.01  # the smallest eigenvalue of M in units of tau, so that systems with M can be solved
 _WIDE = 1500  # above this number of coordinates only the smallest eigenvalue is computed
 _SAFE_PIVOT = 1e-3  # squared pivot (of a unit diagonal) below which parts are not eliminated
-_FIRST_LEVELS = (0.0, 0.01, 0.02, 0.04, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5)
+_POWERS = (0.0, 1.0)  # of the scale of coordinates
+_FEW = 500  # coordinates up to which more than one scale is tried
+_FIRST_LEVELS = (0.0, 0.01, 0.02, 0.04, 0.08, 0.12, 0.16, 0.2, 0.25, 0.35, 0.5)
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,24 @@ class Quadratic:
     parts: np.ndarray
     count: int
     error: float = 0.0
+    scale: np.ndarray | None = None  # of the coordinates, in units of those of the problem; None is 1
+
+    def rescaled(self, power: float) -> Quadratic:
+        r"""The same function of :math:`s \theta`, with :math:`s_j^2 = (K^{-1})_{jj}^{-1}` to that power.
+
+        That is the part of a column that all others leave unexplained. A uniform curvature in these
+        coordinates is larger for columns that are not close to dependent.
+        """
+        if power == 0.0:
+            return self
+        size = self.c.size
+        K = self.K.copy()
+        K.flat[:: size + 1] += 1e-7 * np.trace(K) / size
+        inverse = cho_solve(cho_factor(K, lower=True, check_finite=False), np.eye(size))
+        s = np.diagonal(inverse) ** (-0.5 * power)
+        K = np.ascontiguousarray(self.K / np.outer(s, s))
+        scale = s if self.scale is None else s * self.scale
+        return replace(self, K=K, c=self.c / s, scale=scale)
 
     @property
     def hard(self) -> bool:
@@ -92,7 +113,7 @@ class Quadratic:
         start = np.concatenate([[0], np.cumsum(self.sizes[kept])])
         return Quadratic(
             np.ascontiguousarray(K), c, constant, start, self.threshold[kept], self.parts[kept],
-            self.count - int(np.count_nonzero(free)), error,
+            self.count - int(np.count_nonzero(free)), error, None if self.scale is None else self.scale[U],
         )  # fmt: skip
 
 
@@ -184,7 +205,7 @@ class Relaxation:
             self.largest = np.array([np.linalg.eigvalsh(block)[-1] for block in blocks])
         self.largest = np.maximum(self.largest, 1e-12) * (1.0 + 1e-9)
         self.first = np.zeros(quadratic.c.size), 0.0  # a point and a price to start from
-        self.level = 0.0
+        self.level = self.power = 0.0
         self.id = -1  # in the proof
 
     rebuilds = True  # whether fewer parts make a tighter relaxation
@@ -201,7 +222,7 @@ class Relaxation:
             k.constant, self.M, k.c, k.start, self.largest, self.delta, k.threshold, state, count, theta,
             price, cutoff, rounds, tol,
         )  # fmt: skip
-        _, price, solved, theta, _, _, _, _ = found
+        _, price, solved, theta = found
         return self.valued(state, theta, price, solved)
 
     def valued(self, state, theta, price=0.0, solved=False) -> Solution:
@@ -239,25 +260,30 @@ class Relaxation:
             return None
         free = np.concatenate([self.free, self.quadratic.parts[state == FREE]])
         levels = (0.7 * self.level, self.level, 1.4 * self.level) if self.level > 0.0 else (0.0, 0.02)
-        return best_relaxation(reduced, free, levels)
+        return best_relaxation(reduced, free, levels, (self.power,))
 
 
-def best_relaxation(quadratic: Quadratic, free: np.ndarray, levels=_FIRST_LEVELS) -> Relaxation | None:
-    """The relaxation with the largest bound at its root, over quantiles of the spectrum for tau.
+def best_relaxation(
+    quadratic: Quadratic, free: np.ndarray, levels: Iterable[float] = _FIRST_LEVELS,
+    powers: Iterable[float] = _POWERS,
+) -> Relaxation | None:  # fmt: skip
+    """The relaxation with the largest bound at its root, over quantiles of the spectrum for tau, and scales.
 
     None if no curvature is positive.
     """
     best, highest = None, -np.inf
     state = np.zeros(quadratic.parts.size, dtype=np.int8)
-    theta, price = np.zeros(quadratic.c.size), 0.0
-    for relaxation in _relaxations(quadratic, free, levels):
-        found = relaxation.solve(state, theta, price, np.inf)
-        if found.bound > highest:
-            best, highest = relaxation, found.bound
+    for power in powers if quadratic.c.size <= _FEW and quadratic.hard else (0.0,):
+        theta, price, peak = np.zeros(quadratic.c.size), 0.0, -np.inf
+        for relaxation in _relaxations(quadratic.rescaled(power), free, levels):
+            found = relaxation.solve(state, theta, price, np.inf)
             theta, price = found.theta, found.price
-            best.first = theta, price
-        elif found.bound < highest - 0.05 * quadratic.constant:
-            break
+            relaxation.first, relaxation.power = (theta, price), power
+            if found.bound > highest:
+                best, highest = relaxation, found.bound
+            if found.bound < peak - 0.02 * quadratic.constant:
+                break  # tau is already too large
+            peak = max(peak, found.bound)
     return best
 
 

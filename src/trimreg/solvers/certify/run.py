@@ -30,6 +30,7 @@ class Bounds:
     screened: int  # parts that the bound at the root has decided
     leaves: list[tuple[float, np.ndarray]]  # of a search for all near the best
     open_bound: float  # the least bound of an open node
+    rounding: float  # differences of objectives that mean nothing
 
 
 def bound(
@@ -43,27 +44,27 @@ def bound(
     """
     begun = time.perf_counter()
     model = Model(problem, start)
-    search = Search(model.root, model.upper, model.improve, gap, max_nodes, keep)
+    search = Search(model.root, model.upper, model.improve, gap, max_nodes, model.rounding, keep)
     history: list[tuple[float, float, float, int]] = []
     lower, interrupted = -np.inf, False
     try:
         for reached in search.run():
             seconds = time.perf_counter() - begun
-            lower = max(lower, reached.lower)
+            lower = max(lower, reached.lower, model.least)
             if not history or (lower, reached.upper) != history[-1][1:3]:
                 history.append((seconds, lower, reached.upper, reached.nodes))
             if callback is not None:
                 callback(Progress(lower, reached.upper, reached.nodes, reached.open, seconds, reached.done))
-            if seconds > time_limit:
+            if seconds > time_limit or model.least >= search.cutoff():
                 break
     except KeyboardInterrupt:
         interrupted = True
-    lower = min(max(lower, search.lower()), model.upper)
+    lower = min(max(lower, search.lower(), model.least), model.upper)
     seconds = time.perf_counter() - begun
     history.append((seconds, lower, model.upper, search.nodes))
     return Bounds(
         lower=lower, upper=model.upper, theta=model.best, nodes=search.nodes, seconds=seconds,
         history=history, proof=search.proof, closed=not search.heap, interrupted=interrupted,
         screened=search.screened_at_root, leaves=search.leaves,
-        open_bound=min((one[0] for one in search.heap), default=np.inf),
+        open_bound=min((one[0] for one in search.heap), default=np.inf), rounding=model.rounding,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from .relaxation import Quadratic, Relaxation, best_relaxation
 _DEPENDENT = 1e-13  # a column of norm one with less than this left unexplained counts as dependent
 _ROUNDING = 1e-13  # relative error of a Gram matrix of unit diagonal and of products with it
 _WIDEST = 20_000
+_NOTHING = 1e-11  # of the loss at 0: differences that may be rounding
 
 
 class Unbounded(ValueError):
@@ -68,6 +69,8 @@ class Model:
         self._inner = WorkingSetSolver(self.normal, 1e-10)
         self._seen: dict[bytes, float] = {}
         self.best, self.upper = start, problem.objective(start)
+        self.least = 0.0 if problem.loss.least_squares else -np.inf  # of any objective
+        self.rounding = _NOTHING * abs(problem.loss_value(problem.origin()))
         self.root = self._root()
 
     def _root(self) -> Relaxation:

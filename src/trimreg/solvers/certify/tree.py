@@ -52,6 +52,7 @@ class Search:
     improve: Callable[[np.ndarray], float]
     gap: float
     max_nodes: int
+    rounding: float = 0.0  # differences of objectives that mean nothing
     keep: bool = True  # whether the proof is recorded
     proof: Proof = field(init=False)
     nodes: int = 0
@@ -67,7 +68,8 @@ class Search:
         self.proof = Proof(self.keep)
 
     def cutoff(self) -> float:
-        return self.upper - self.gap * abs(self.upper)
+        allowed = self.gap * abs(self.upper)
+        return self.upper - (max(allowed, self.rounding) if self.gap >= 0.0 else allowed)
 
     def lower(self) -> float:
         """The bound of the whole problem, at most the objective of the best point."""
@@ -126,6 +128,9 @@ class Search:
                 self.proof.add(parent, side, *held)
                 self.closed = min(self.closed, bound)
                 return
+            if not (state == UNDECIDED).any():
+                self._leaf(relaxation, state, held, parent, side)
+                return
             self._round(relaxation, state, found)
             verdicts = found.verdicts(self.cutoff())
             if verdicts.any():
@@ -133,10 +138,7 @@ class Search:
                 self.closed = min(self.closed, found.opposite(verdicts))
                 parent, side = self.proof.add(parent, side, relaxation, found, verdicts), 0
                 state = np.where(verdicts != 0, verdicts, state).astype(np.int8)
-                if not (state == UNDECIDED).any():
-                    self._leaf(relaxation, state, held, parent)
-                    return
-                theta = allowed(found.theta, relaxation.quadratic, state)
+                theta = feasible(found.theta, relaxation.quadratic, state)
                 found = relaxation.solve(state, theta, found.price, self.cutoff())
                 continue
             following = self._rebuilt(relaxation, state)
@@ -155,15 +157,15 @@ class Search:
         else:
             heapq.heappush(self.heap, item)
 
-    def _leaf(self, relaxation, state, held, parent):
+    def _leaf(self, relaxation, state, held, parent, side):
         """Close a node in which every part is decided, by the value of its fit."""
         parts = np.concatenate([relaxation.free, relaxation.quadratic.parts[state == FREE]])
         self.upper = min(self.upper, self.improve(parts))
         exact = relaxation.decided(state, held[1])
         if exact[1].bound > held[1].bound:
             held = exact
-        self.proof.add(parent, 0, *held)
-        if held[1].bound < self.upper - self.gap * abs(self.upper):
+        self.proof.add(parent, side, *held)
+        if held[1].bound < self.cutoff():
             self.leaves.append((held[1].bound, parts))
         self.closed = min(self.closed, held[1].bound)
 
@@ -184,7 +186,7 @@ class Search:
             for side in (FREE, NOT_FREE):
                 child = state.copy()
                 child[part] = side
-                theta = allowed(found.theta, relaxation.quadratic, child)
+                theta = feasible(found.theta, relaxation.quadratic, child)
                 pair.append((child, relaxation.solve(child, theta, found.price, cutoff, 4)))
             rises = [max(min(one.bound, cutoff) - here, 1e-12) for _, one in pair]
             if rises[0] * rises[1] > best:
@@ -217,7 +219,7 @@ def candidates(relaxation, state, found) -> np.ndarray:
     return order[: max(1, int(np.count_nonzero(size[order] > 0.0)))]
 
 
-def allowed(theta, quadratic, state):
+def feasible(theta, quadratic, state):
     """theta with 0 for parts that may not be nonzero."""
     zero = (state == NOT_FREE) & np.isinf(quadratic.threshold)
     return np.where(np.repeat(zero, quadratic.sizes), 0.0, theta) if zero.any() else theta
