@@ -216,7 +216,7 @@ def growth(picture: str) -> None:
 
     base = {"p": 200, "k": 8, "rho": 0.5, "snr": 1.0, "l2": 0.0}
     ranges = {
-        "p": (50, 100, 200, 400, 800), "k": (2, 4, 8, 12, 16), "rho": (0.0, 0.3, 0.5, 0.7, 0.8, 0.9),
+        "p": (50, 100, 200, 300, 400), "k": (2, 4, 8, 12, 16), "rho": (0.0, 0.3, 0.5, 0.7, 0.8, 0.9),
         "snr": (0.2, 0.5, 1.0, 2.0, 5.0), "l2": (0.0, 0.01, 0.03, 0.1, 0.3),
     }  # fmt: skip
     names = {
@@ -235,7 +235,7 @@ def growth(picture: str) -> None:
             times = []
             for seed in range(3):
                 X, y = equal_coefficients(500, *(setting[one] for one in ("p", "k", "rho", "snr")), seed)
-                found = certify(X, y, h=setting["k"], l2=setting["l2"], time_limit=30, keep=False)
+                found = certify(X, y, h=setting["k"], l2=setting["l2"], time_limit=10, keep=False)
                 times.append((found.seconds, found.proved, found.gap))
             seconds.append(float(np.median([one[0] for one in times])))
             proved.append(sum(one[1] for one in times))

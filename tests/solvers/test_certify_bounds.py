@@ -161,6 +161,22 @@ def test_the_bound_of_a_decided_node_is_its_fit():
         assert values[best] * (1 - 1e-8) <= found <= values[best] * (1 + 1e-9)
 
 
+def test_the_last_free_part_need_not_be_decided():
+    """With one place left and one part undecided the bound is the fit: gains are neither too large nor small."""
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((60, 4))
+    y = X @ [3.0, 2.0, -2.0, 0.5] + 0.1 * rng.standard_normal(60)
+    settings = Settings(loss="quadratic", penalty=TrimmedL1(2), alpha=0.01, l2=0.1)
+    problem = set_up(check_data(X, y, None, settings), settings).problem
+    model = Model(problem, np.zeros(4))
+    values = enumerated(model)
+    for last in (0, 1):
+        state = np.array([1, 1, -1, -1], dtype=np.int8)
+        state[last] = 0
+        found = model.root.solve(state, np.zeros(4), 0.0, np.inf, 60, 1e-12)
+        assert found.bound == pytest.approx(values[0, 1], rel=1e-7)
+
+
 def test_sparse_curvature():
     """``theta'K theta >= theta'M theta + sum delta theta^2`` for few nonzeros, although K is singular."""
     rng = np.random.default_rng(0)

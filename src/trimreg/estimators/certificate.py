@@ -68,7 +68,7 @@ class Certificate:
     def content(self) -> dict[str, Any]:
         """The header and the arrays that :meth:`save` writes."""
         if self._proof is None or not self._proof.keep:
-            raise ValueError("the certificate has no leaves: it was made with keep=False")
+            raise ValueError("the certificate has no leaves: keep was False, or the tree too large")
         return {"header": self._header, "coef": np.asarray(self.best.coef, float), **_packed(self._proof)}
 
     def save(self, path: str | os.PathLike) -> Path:
@@ -354,7 +354,7 @@ class NearBest:
         """A pandas table with one row per support: its objective, its excess over the best, its features."""
         import pandas as pd
 
-        excess = (self.objectives - self.best) / abs(self.best)
+        excess = np.maximum(self.objectives - self.best, 0.0) / abs(self.best)
         features = [one.tolist() for one in self.supports]
         return pd.DataFrame({"objective": self.objectives, "excess": excess, "features": features})
 

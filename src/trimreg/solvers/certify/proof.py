@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+_MOST = 200_000  # entries beyond which a proof is given up
+
 
 class Proof:
     """Entries of the tree, each with its parent; see :mod:`trimreg.diagnostics.bounds` for their meaning."""
@@ -17,6 +19,8 @@ class Proof:
 
     def add(self, parent: int, side: int, relaxation: Any, found: Any, verdicts: Any = None) -> int:
         """Add an entry below ``parent``, on that side if the parent branches; returns its number."""
+        if len(self.entries) >= _MOST:
+            self.keep, self.entries, self.relaxations = False, [], []
         if not self.keep:
             return -1
         if relaxation.id < 0:
@@ -40,5 +44,5 @@ class Proof:
 
     def branch(self, entry: int, part: int) -> None:
         """Let an entry branch on a part; its two children follow."""
-        if self.keep:
+        if self.keep and entry >= 0:
             self.entries[entry]["branch"] = part

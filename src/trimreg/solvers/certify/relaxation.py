@@ -123,7 +123,7 @@ def separated(quadratic: Quadratic, tau: float, spectrum=None) -> tuple[np.ndarr
     Without a spectrum of K, M is ``K - tau I``, which is right if K has no eigenvalue below tau.
     """
     K, size = quadratic.K, quadratic.c.size
-    slack = 16.0 * _EPS * size * float(np.trace(K)) + quadratic.error
+    slack = rounding(quadratic)
     if spectrum is None:
         M = K.copy()
         M.flat[:: size + 1] -= tau
@@ -137,6 +137,11 @@ def separated(quadratic: Quadratic, tau: float, spectrum=None) -> tuple[np.ndarr
         away = row_sums(M - K, most_nonzero(quadratic) - 1)
     delta = np.diagonal(K) - np.diagonal(M) - away - slack
     return np.ascontiguousarray(M), np.minimum.reduceat(delta, quadratic.start[:-1])
+
+
+def rounding(quadratic: Quadratic) -> float:
+    """How far computed eigenvalues of K may be off."""
+    return 16.0 * _EPS * quadratic.c.size * float(np.trace(quadratic.K)) + quadratic.error
 
 
 def most_nonzero(quadratic: Quadratic) -> int:
@@ -290,26 +295,26 @@ def best_relaxation(
 def _relaxations(quadratic, free, levels):
     """Relaxations for these quantiles of the spectrum; 0 is its smallest eigenvalue."""
     size = quadratic.c.size
+    least = rounding(quadratic) / _FLOOR  # so that M is positive definite beyond rounding
     if size > _WIDE or not quadratic.hard:
         tau = smallest_eigenvalue(quadratic.K)
         M, delta = separated(quadratic, tau)
-        if delta.min() > 0.0:
+        if tau > least and delta.min() > 0.0:
             yield Relaxation(quadratic, free, tau, M, delta)
         return
     values, vectors = eigh(quadratic.K, check_finite=False)
     for level in sorted(set(levels)):
         tau = values[min(int(level * size), size - 1)]
         tau = (1.0 - 2 * _FLOOR) * tau if level == 0.0 else tau
-        if tau <= 0.0:
+        if tau <= least:
             continue
         M, delta = separated(quadratic, tau, (values, vectors))
-        if delta.min() <= 1e-13:
-            if level > 0.1:
-                return
-            continue
-        relaxation = Relaxation(quadratic, free, tau, M, delta)
-        relaxation.level = level
-        yield relaxation
+        if delta.min() > 0.0:
+            relaxation = Relaxation(quadratic, free, tau, M, delta)
+            relaxation.level = level
+            yield relaxation
+        elif level > 0.1:
+            return
 
 
 def smallest_eigenvalue(K: np.ndarray) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from .proof import Proof
 
 _CANDIDATES = 8  # parts whose two children are tried before one is chosen to branch on
 _WORTHWHILE = 0.25  # of the undecided parts, that have to be decided before a relaxation is built anew
+_MEMORY = 2 << 30  # bytes of relaxations beyond which nodes use those of their parents
 
 
 class Node(NamedTuple):
@@ -63,6 +65,7 @@ class Search:
     begun: float = 0.0
     _deep: bool = False
     _tick: int = 0
+    _memory: int = 0  # bytes of the relaxations of open nodes
 
     def __post_init__(self) -> None:
         self.proof = Proof(self.keep)
@@ -175,7 +178,17 @@ class Search:
         decided = np.count_nonzero(state != UNDECIDED)
         if not relaxation.rebuilds or (decided_free < 1 and decided < _WORTHWHILE * state.size):
             return None
-        return relaxation.child(state)
+        left = np.count_nonzero(np.repeat(state == UNDECIDED, relaxation.quadratic.sizes))
+        if self._memory + 16 * left**2 > _MEMORY:
+            return None
+        child = relaxation.child(state)
+        if child is not None:
+            self._memory += 16 * left**2
+            weakref.finalize(child, self._released, 16 * left**2)
+        return child
+
+    def _released(self, count):
+        self._memory -= count
 
     def _branch(self, node):
         """Put both children of a node into the tree, for the part whose children have the best bounds."""
