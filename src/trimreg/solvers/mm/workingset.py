@@ -396,7 +396,7 @@ class WorkingSetSolver(InnerSolver):
         problem, penalized = self.problem, np.isfinite(threshold) & (threshold > 0)
         lengths = self.norm.lengths(theta)[penalized]
         descent = float(gradient @ (following - theta))
-        curved = 0.5 * float(problem.ridge @ (following - theta) ** 2)
+        curved = 0.5 * float(problem.ridge @ (following - theta) ** 2) if problem.ridge.any() else 0.0
 
         def added(point):
             return float(threshold[penalized] @ (self.norm.lengths(point)[penalized] - lengths))
