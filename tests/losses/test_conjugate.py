@@ -1,4 +1,4 @@
-"""Conjugates: the equality of Fenchel and Young at gradients, the inequality elsewhere, inf off the domain."""
+"""Conjugates: equality of Fenchel and Young at gradients, inequality elsewhere, inf off the domain."""
 
 import numpy as np
 import pytest
