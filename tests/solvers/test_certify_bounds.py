@@ -162,7 +162,7 @@ def test_the_bound_of_a_decided_node_is_its_fit():
 
 
 def test_the_last_free_part_need_not_be_decided():
-    """With one place left and one part undecided the bound is the fit: gains are neither too large nor small."""
+    """With one place left and one part undecided the bound is the fit: gains are not too large."""
     rng = np.random.default_rng(6)
     X = rng.standard_normal((60, 4))
     y = X @ [3.0, 2.0, -2.0, 0.5] + 0.1 * rng.standard_normal(60)

@@ -42,7 +42,7 @@ class Certificate:
     improved : bool
         Whether it has.
     screened : int
-        The number of features (or groups) that the first bound alone has decided.
+        The number of features (or groups) that were decided before any branching.
     history : dict of lists
         ``seconds``, ``lower``, ``upper`` and ``nodes``, whenever a bound has changed.
     message : str

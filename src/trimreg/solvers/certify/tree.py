@@ -71,6 +71,7 @@ class Search:
         self.proof = Proof(self.keep)
 
     def cutoff(self) -> float:
+        """The bound above which a node is closed."""
         allowed = self.gap * abs(self.upper)
         return self.upper - (max(allowed, self.rounding) if self.gap >= 0.0 else allowed)
 
@@ -214,22 +215,24 @@ class Search:
         """Try the parts of largest share, with those that are free, as an upper bound."""
         quadratic = relaxation.quadratic
         count = quadratic.count - np.count_nonzero(state == FREE)
-        size = np.sqrt(np.add.reduceat(found.theta**2, quadratic.start[:-1])) * np.sqrt(relaxation.delta)
-        size[state != UNDECIDED] = -1.0
-        top = np.argsort(-size, kind="stable")[:count]
-        top = top[size[top] >= 0.0]
+        top = largest_undecided(relaxation, state, found, count)[0]
         parts = np.concatenate([relaxation.free, quadratic.parts[state == FREE], quadratic.parts[top]])
         self.upper = min(self.upper, self.improve(parts))
 
 
-def candidates(relaxation, state, found) -> np.ndarray:
-    """The undecided parts of largest size at the relaxation's solution."""
-    quadratic = relaxation.quadratic
-    size = np.sqrt(np.add.reduceat(found.theta**2, quadratic.start[:-1]) * relaxation.delta)
-    size[state != UNDECIDED] = -1.0
-    order = np.argsort(-size, kind="stable")[:_CANDIDATES]
+def largest_undecided(relaxation, state, found, count) -> tuple[np.ndarray, np.ndarray]:
+    """The undecided parts of largest share at the relaxation's solution, and their sizes."""
+    squares = np.add.reduceat(found.theta**2, relaxation.quadratic.start[:-1])
+    size = np.where(state == UNDECIDED, np.sqrt(squares * relaxation.delta), -1.0)
+    order = np.argsort(-size, kind="stable")[:count]
     order = order[size[order] >= 0.0]
-    return order[: max(1, int(np.count_nonzero(size[order] > 0.0)))]
+    return order, size[order]
+
+
+def candidates(relaxation, state, found) -> np.ndarray:
+    """The parts to try to branch on: the largest that are not 0, at least one."""
+    parts, size = largest_undecided(relaxation, state, found, _CANDIDATES)
+    return parts[: max(1, int(np.count_nonzero(size > 0.0)))]
 
 
 def feasible(theta, quadratic, state):
