@@ -1,7 +1,7 @@
 """Do the tests notice a wrong formula? ``python -m benchmarks.mutants`` puts one error at a time into the source.
 
-A mutant is a piece of a line and what it is replaced by. It is *killed* if the tests of its room fail. The
-source is copied, so that the working tree stays as it is. A piece must stand exactly once in its room:
+A mutant is a piece of a line and what it is replaced by. It is *killed* if the tests of its room fail, or those of the ridge
+term. The source is copied, so that the working tree stays as it is. A piece must stand exactly once in its room:
 when the code changes, so must this list, or the run ends with an error.
 
     python -m benchmarks.mutants              # all rooms
@@ -26,6 +26,7 @@ from typing import NamedTuple
 from trimreg._files import write_atomically
 
 ROOT = Path(__file__).parent.parent
+EVERYWHERE = ("estimators/test_ridge.py",)  # the ridge term goes through all rooms; its tests stand in one
 
 
 class Mutant(NamedTuple):
@@ -190,7 +191,8 @@ def passes(source: Path, tests: Path, room: str, mutant: Mutant | None = None) -
 
 
 def _pytest(source: Path, tests: Path) -> bool:
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(tests)]
+    files = [tests, *(path for name in EVERYWHERE if (path := tests.parent / name).exists())]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *map(str, files)]
     paths = os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])])
     env = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, cwd=tests.parent.parent, env=env, capture_output=True, text=True)
