@@ -396,7 +396,7 @@ def _challenged(search, rng, effort):
     best, agreed = search, 0
     count = effort.starts if supports_are_hard(inner) else Effort.starts
     count *= 3 if exact else 1  # there was no homotopy, and a start costs less
-    for free in random_starts(inner, rng, count, effort.work):
+    for free in random_starts(inner, rng, count, effort.work * (1.5 if exact else 1.0)):
         rival = SubsetSearch(inner, free)
         for _ in exchange_while_better(rival, splices=()):
             pass
