@@ -2,8 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The demo imports little: byte code is made when a module is first imported. Tests import all of it, with warnings
-# as errors, and other people's source has some: there every package is compiled at once.
+# Byte code is made when a module is first imported: most of what is installed never is.
 OPTIONS := install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 PIP = $(if $(wildcard $(BIN)/pip),$(BIN)/python -m pip,$(PYTHON) -m pip --python $(BIN)/python) $(OPTIONS)
 SHUFFLE = $(if $(SEED),--shuffle $(SEED))
@@ -19,10 +18,10 @@ $(VENV)/demo-ready: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[plot]'
 	touch $@
 
-$(VENV)/ready: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[test,lint]'
-	$(BIN)/python -W ignore -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
-	touch $@ $(VENV)/demo-ready
+# One core installs the test tools while the other one compiles the loops that the tests call.
+$(VENV)/ready: $(VENV)/demo-ready
+	$(BIN)/python tests/compile_kernels.py & $(PIP) -e '.[test,lint]' && wait
+	touch $@
 
 $(VENV)/bench-ready: $(VENV)/ready
 	$(PIP) -e '.[bench]'

@@ -27,7 +27,7 @@ def run(quick: bool = False) -> Section:
         "Many problems at once",
         f"Algorithm 1, least squares: {count:,} problems of (n, p) = ({n}, {p}), independent normal columns, {k} coefficients of 1, noise "
         f"0.5, h={k}, alpha={ALPHA}, tol 1e-6, float64. *coef*: largest difference to `solve`; *steps*: problems with the same number of steps.",
-        ["way", "where", "seconds", "ms a problem", "times faster", "coef", "steps"],
+        ["way", "where", "seconds", "ms per problem", "times faster", "coef", "steps"],
     )
     X, y = problems(count, n, p, k)
     with warnings.catch_warnings():

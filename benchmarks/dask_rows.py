@@ -215,7 +215,7 @@ def growth(section, quick):
 def run(quick: bool = False) -> Section:
     section = Section(
         "Dask: fits on a cluster",
-        f"`LocalCluster` on one machine with {os.cpu_count()} cores, one thread a worker: 4 workers share {os.cpu_count()} cores, so what is measured is that more workers "
+        f"`LocalCluster` on one machine with {os.cpu_count()} cores, one thread per worker: 4 workers share {os.cpu_count()} cores, so the figures show that more workers "
         "cost little, not that they help. float32, data on the workers before the clock starts; chunks of 25 MB and less, so the few milliseconds a task costs are in all "
         f"figures. h={H}, `alpha=\"exact\"`. Seconds, least of 3 (operations) or 2 (fits). Least squares with p up to 3000 is one Gram pass and a fit in memory.",
         ["what", "n", "p", *(f"{workers} worker{'s' * (workers > 1)}" for workers in WORKERS)],
@@ -238,8 +238,8 @@ class Constants:
 
     read: float  # bytes/s of X that a thread goes through, in memory
     made: float  # bytes/s of X that a thread generates
-    flops: float  # of Gram matrices of all columns, a thread
-    task: float  # seconds of the scheduler and the client a task
+    flops: float  # of Gram matrices of all columns, per thread
+    task: float  # seconds of the scheduler and the client per task
     link: float  # bytes/s between the client and the workers
 
 
@@ -288,16 +288,16 @@ def plan(
         "vectors to and from the client": vectors / min(constants.link, hardware.link),
         "client": n * counts.near,
     }
-    partial = 8 * p * chunks  # one p-vector a chunk, added up on the workers by eights
+    partial = 8 * p * chunks  # one p-vector per chunk, added up on the workers by eights
     return {
         "bytes of X": size,
         "chunks": chunks,
-        "bytes a chunk": size / chunks,
+        "bytes per chunk": size / chunks,
         "passes": counts.passes,
         "client's network, bytes": vectors,
-        "between workers a pass, bytes": partial * 8 / 7,
-        "memory a worker, X kept": 2 * size / hardware.workers,
-        "memory a worker, X read again": 3 * hardware.threads * size / chunks,
+        "between workers per pass, bytes": partial * 8 / 7,
+        "memory per worker, X kept": 2 * size / hardware.workers,
+        "memory per worker, X read again": 3 * hardware.threads * size / chunks,
         "an n-vector on the client, bytes": 8 * n,
         "seconds": seconds,
         "total": sum(seconds.values()),
@@ -467,13 +467,13 @@ def plan_section(quick: bool = False) -> Section:
     ]
     for name, show in (
         ("passes over X", lambda c, t, hw: f"{t['passes']}"),
-        ("bytes a pass", lambda c, t, hw: scaled(t["bytes of X"]) + "B"),
-        ("chunks (tasks a pass)", lambda c, t, hw: f"{t['chunks']} of {scaled(t['bytes a chunk'])}B"),
+        ("bytes per pass", lambda c, t, hw: scaled(t["bytes of X"]) + "B"),
+        ("chunks (tasks per pass)", lambda c, t, hw: f"{t['chunks']} of {scaled(t['bytes per chunk'])}B"),
         ("n-vectors to the workers, whole fit", lambda c, t, hw: f"{c.sent:.1f}"),
         ("n-vectors back (float32 columns count half)", lambda c, t, hw: f"{c.received:.1f}"),
         ("client's network, whole fit", lambda c, t, hw: scaled(t["client's network, bytes"]) + "B"),
-        ("between workers, a pass: p-vectors of chunks", lambda c, t, hw: scaled(t["between workers a pass, bytes"]) + "B"),
-        ("memory a worker", lambda c, t, hw: scaled(t["memory a worker, X kept" if hw is HELD else "memory a worker, X read again"]) + "B"),
+        ("between workers, per pass: p-vectors of chunks", lambda c, t, hw: scaled(t["between workers per pass, bytes"]) + "B"),
+        ("memory per worker", lambda c, t, hw: scaled(t["memory per worker, X kept" if hw is HELD else "memory per worker, X read again"]) + "B"),
         ("memory of the client: columns (`memory=256e9`) and about 12 n-vectors", lambda c, t, hw: scaled(256e9 + 12 * t["an n-vector on the client, bytes"]) + "B"),
         *((f"seconds: {part}", lambda c, t, hw, part=part: f"{t['seconds'][part]:.0f}") for part in columns[0][1]["seconds"]),
         ("hours", lambda c, t, hw: f"{t['total'] / 3600:.2f}"),
@@ -481,7 +481,7 @@ def plan_section(quick: bool = False) -> Section:
         section.rows.append([name, *(show(*column) for column in columns)])
     section.remarks.append(
         f"Constants: a thread goes through {scaled(constants.read)}B/s of X, generates {scaled(constants.made)}B/s, does {scaled(constants.flops)}flop/s of a Gram matrix "
-        f"(counted as n p^2); {1e3 * constants.task:.2f} ms a task; {scaled(constants.link)}B/s between client and workers on this machine."
+        f"(counted as n p^2); {1e3 * constants.task:.2f} ms per task; {scaled(constants.link)}B/s between client and workers on this machine."
     )
     head = "check: X made again in every pass, 2 workers | n x p | share of rows, of entries | passes | predicted, processor s | measured, processor s | measured / predicted | on the clock, s | client's memory grew by, in n-vectors"
     table = [f"| {head} |", "|---" * (head.count("|") + 1) + "|"]

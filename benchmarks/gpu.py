@@ -372,7 +372,7 @@ def section_of(figures: dict) -> Section:
     n, p, h = figures["size"]
     section = Section(
         "A GPU",
-        f"X of {n:,} x {p:,} made on the device, neighbouring columns correlated by {RHO}; h={h}, alpha exact, intercept, standardized; sums in float64. {figures['where']}. GB/s of a product: bytes of X "
+        f"X of {n:,} x {p:,} made on the device, neighboring columns correlated by {RHO}; h={h}, alpha exact, intercept, standardized; sums in float64. {figures['where']}. GB/s of a product: bytes of X "
         "over its time; of a copy: bytes read and written. *share*: of the copy.",
         ["what", "figure"],
     )  # fmt: skip

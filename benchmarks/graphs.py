@@ -30,7 +30,7 @@ def run(quick: bool = False) -> Section:
         f"p={p}, n={n}, {DENSITY:.0%} of the pairs are edges, correlation matrix, {seeds} seeds, h the number of true edges; two processes. F1 of the edges, mean +- one standard "
         f"error. *Best alpha*: of {SHARES.size} between 0.4 and 0.15 alpha_max the one with the largest F1 for that seed, an oracle; these fits are with effort=\"low\" for all four "
         "penalties. alpha=\"exact\" knows h and nothing else; it is at the default effort where nothing is said. *Wins*: seeds with an F1 above each of glasso, SCAD and MCP.",
-        ["graph", "method", "F1", "wins", "seconds a seed"],
+        ["graph", "method", "F1", "wins", "seconds per seed"],
     )  # fmt: skip
     start = time.perf_counter()
     for kind in KINDS:

@@ -10,13 +10,12 @@ size is the setting and the position with the least error on the inner folds.
 from __future__ import annotations
 
 import json
-import sys
-import time
 import warnings
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.stats import rankdata
 
 from .common import Section, one_thread
@@ -30,25 +29,32 @@ L2S = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of l1 in the elastic net
 INNER = 5
 # Repetitions and outer folds.
-ROUNDS = {"riboflavin": (1, 10), "eye": (1, 10), "wheat": (1, 5), "diabetes": (1, 5), "colon": (1, 5)}
+ROUNDS = {"riboflavin": (4, 10), "eye": (4, 10), "wheat": (4, 5), "diabetes": (4, 5), "colon": (4, 5)}
 OURS = "trimmed with l2"
-EXTRA = "trimmed with l2, more sizes"  # a row of the table without a rank: its sizes were found on these data
 BOUND = np.log(1e6)  # of the linear predictor of classes: probabilities stay within 1e-6 of 0 and 1
 
 
 def run(quick: bool = False) -> Section:
-    one_thread()
+    rounds = {"eye": (1, 3)} if quick else ROUNDS
+    fits = [
+        (name, folds, repeat, number)
+        for name, (repeats, folds) in rounds.items()
+        for repeat in range(repeats)
+        for number in range(folds)
+    ]
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # convergence warnings at the ends of the paths
-            records = {
-                name: {"folds": folds, "methods": joined([nested(name, folds, i) for i in range(repeats)])}
-                for name, (repeats, folds) in ({"eye": (1, 3)} if quick else ROUNDS).items()
-            }
+        found = Parallel(n_jobs=-1, verbose=1)(delayed(of_fold)(*fit) for fit in fits)
     except FileNotFoundError as missing:
         section = drawn({})
         section.remarks.append(f"Skipped: {missing}")
         return section
+    records = {
+        name: {
+            "folds": folds,
+            "methods": joined([one for fit, one in zip(fits, found, strict=True) if fit[0] == name]),
+        }
+        for name, (_, folds) in rounds.items()
+    }
     if not quick:
         MEASURED.write_text(json.dumps({"note": "", "sets": records}))
     return drawn(records)
@@ -90,37 +96,37 @@ def prepared(X, train, n_genes=600):
 # -- nested folds -------------------------------------------------------------------------------------------------------
 
 
-def nested(name, folds, repeat, only=None):
-    """Losses and number of features, by method, size and outer fold; prints the processor time of each method."""
+def of_fold(name, folds, repeat, number):
+    """Losses and number of features on one outer fold, by method and size."""
+    one_thread()
+    warnings.simplefilter("ignore")  # convergence warnings at the ends of the paths
     X, y = data_of(name)
     classes = name == "colon"
-    methods = classifications() if classes else regressions()
-    methods = {method: methods[method] for method in only or methods}
-    record = {method: {str(size): [] for size in (*AT, CHOSEN)} for method in methods}
-    seconds = dict.fromkeys(methods, 0.0)
-    for number, (train, test) in enumerate(folds_of(y, classes, folds, seed=repeat)):
-        Z = prepared(X, train)
-        target = y if classes else (y - y[train].mean()) / y.std()  # errors relative to the null model's
-        inner = folds_of(y[train], classes, INNER, seed=100 * repeat + number)
-        for method, fits in methods.items():
-            start = time.process_time()
-            models = fits(np.asfortranarray(Z[train]), target[train], inner)
-            seconds[method] += time.process_time() - start
-            for size, (coef, intercept) in models.items():
-                losses = losses_of(Z[test] @ coef + intercept, target[test], classes)
-                values = [round(float(np.mean(loss)), 6) for loss in losses]
-                record[method][str(size)].append([*values, int(np.count_nonzero(coef))])
-        print(f"  {name}: fold {number + 1} of {folds}", file=sys.stderr, flush=True)
-    print(f"  {name}: seconds", {method: round(value) for method, value in seconds.items()}, file=sys.stderr)
+    train, test = folds_of(y, classes, folds, seed=repeat)[number]
+    Z = prepared(X, train)
+    target = y if classes else (y - y[train].mean()) / y.std()  # errors relative to the null model's
+    inner = folds_of(y[train], classes, INNER, seed=100 * repeat + number)
+    record = {}
+    for method, fits in (classifications() if classes else regressions()).items():
+        models = fits(np.asfortranarray(Z[train]), target[train], inner)
+        record[method] = {
+            str(size): [
+                *(
+                    round(float(np.mean(loss)), 6)
+                    for loss in losses_of(Z[test] @ coef + intercept, target[test], classes)
+                ),
+                int(np.count_nonzero(coef)),
+            ]
+            for size, (coef, intercept) in models.items()
+        }
     return record
 
 
 def joined(records):
-    """The records of several repetitions as one."""
-    sizes = [str(size) for size in (*AT, CHOSEN)]
+    """The records of several outer folds as one."""
     return {
-        method: {size: [fold for record in records for fold in record[method][size]] for size in sizes}
-        for method in records[0]
+        method: {size: [record[method][size] for record in records] for size in sizes}
+        for method, sizes in records[0].items()
     }
 
 
@@ -135,25 +141,17 @@ def losses_of(eta, y, classes):
 # -- methods --------------------------------------------------------------------------------------------------------
 
 
-def by_estimator(kind, l2s, more_sizes=False):
-    """A method of the library: the estimator with one h, and with the sizes that it tries by default, or with more."""
+def by_estimator(kind, l2s):
+    """A method of the library: the estimator with one h, and with the sizes that it tries by default."""
 
     def fits(X, y, inner):
         models = {size: kind(hs=[size], l2s=l2s, cv=inner) for size in AT}
-        models[CHOSEN] = kind(hs=sizes_with_ridge(X, inner) if more_sizes else "auto", l2s=l2s, cv=inner)
+        models[CHOSEN] = kind(l2s=l2s, cv=inner)
         for model in models.values():
             model.fit(X, y)
         return {size: (model.coef_.ravel(), np.ravel(model.intercept_)[0]) for size, model in models.items()}
 
     return fits
-
-
-def sizes_with_ridge(X, inner):
-    """Sizes up to half of the samples, at least 60: with a ridge term large models are sensible."""
-    from trimreg.selection import auto_hs
-
-    n = min(len(train) for train, _ in inner)
-    return auto_hs(n, X.shape[1], max_h=min(X.shape[1], n - 2, max(n // 2, 60)))
 
 
 def by_path(path, grid, classes=False):
@@ -289,7 +287,6 @@ def regressions():
     return {
         "trimmed": by_estimator(TrimmedLassoCV, 0.0),
         OURS: by_estimator(TrimmedLassoCV, "auto"),
-        EXTRA: by_estimator(TrimmedLassoCV, "auto", more_sizes=True),
         "lasso": by_path(elastic_net((1.0,)), alphas),
         "relaxed lasso with ridge": by_path(relaxed(elastic_net((1.0,)), L2S), alphas),
         "elastic net": by_path(elastic_net(RATIOS), alphas),
@@ -315,7 +312,6 @@ def classifications():
     return {
         "trimmed": by_estimator(TrimmedLogisticRegressionCV, 0.0),
         OURS: by_estimator(TrimmedLogisticRegressionCV, "auto"),
-        EXTRA: by_estimator(TrimmedLogisticRegressionCV, "auto", more_sizes=True),
         "lasso": classes(lasso),
         "relaxed lasso with ridge": classes(relaxed(lasso, L2S[1:], logistic=True)),
         "elastic net": classes(skglm([net(ratio) for ratio in (0.2, 0.5, 0.9)], logistic=True)),
@@ -335,18 +331,18 @@ def drawn(records, note=""):
         f"Nested cross-validation on real data, the same folds for every method: {INNER} inner folds choose the settings, at each size anew. R2 is one minus the "
         "squared error of the left-out samples over the variance. A model at size h is the last of its path with at most h features; the size chosen has the least "
         "error on the inner folds, and `features` are those it keeps on average. Trimmed models are `TrimmedLassoCV(hs=[h])`, or `TrimmedLogisticRegressionCV`, with "
-        '`l2s="auto"` or 0 and the default `hs="auto"` for the size chosen. The row with more sizes tries sizes up to half of the samples, or 60 if that is more; this '
-        "range was found on the same outer folds, so its figures are optimistic, and it has no rank and no bar. The best of a column is bold; the mean rank is over the "
-        "columns.",
+        '`l2s="auto"` or 0 and the default `hs="auto"` for the size chosen. The best of a column is bold; the mean rank is over the columns.',
         ["data", "method", *(f"h = {size}" for size in AT), "size chosen", "features", "mean rank"],
     )
     ranks: dict[str, list] = {}
+    regrets: dict[str, list] = {}
     for name, record in records.items():
         for k, measure in enumerate(("log loss", "error rate") if name == "colon" else ("R2",)):
-            add_rows(section, name, record, k, measure, ranks)
+            add_rows(section, name, record, k, measure, ranks, regrets)
     if not records:
         return section
     mean_rank = {method: float(np.mean(places)) for method, places in ranks.items()}
+    regret = {method: float(np.mean(values)) for method, values in regrets.items()}
     order = sorted(mean_rank, key=mean_rank.get)
     text = ", ".join(f"{method} {mean_rank[method]:.2f}" for method in order)
     section.bar(f"lowest mean rank: {OURS}", text, order[0] == OURS)
@@ -364,7 +360,10 @@ def drawn(records, note=""):
     section.remarks += [
         f"{OURS.capitalize()}, {AT[0]} features have a lower error than the lasso with {AT[1]} on {', '.join(few) or 'none'}.",
         f"Repetitions x outer folds: {rounds}. +- is the standard error of the paired differences over the folds of one repetition, because repetitions "
-        "use the same samples. The best of six peers is partly lucky: a method that is as good would be behind it by more than one standard error now and then.",
+        "use the same samples. The best of six peers is partly lucky: a method that is as good would be behind it by more than one standard error now and then. "
+        "The mean regret is how far a method is behind the best of the others, in standard errors of the paired differences (0 if it is ahead), over all cells: "
+        + ", ".join(f"{method} {regret[method]:.2f}" for method in sorted(regret, key=regret.get))
+        + ".",
         "riboflavin: 71 samples, the 600 of 4088 genes with the largest variance in the training samples (Buehlmann, Kalisch and Meier 2014); eye: 120 rats, 200 "
         "probes, the expression of TRIM32 (Scheetz et al., PNAS 103, 2006); wheat: yield of 599 lines in the first environment, 1279 markers (Crossa et al., "
         "Genetics 186, 2010); diabetes: 442 patients, 64 features with squares and products; colon: 62 tissues, logarithms of intensities, 600 of 2000 genes as for riboflavin (Alon et al. 1999). Columns are scaled to "
@@ -386,11 +385,11 @@ def mean_loss(record, method, size):
     return np.mean([fold[0] for fold in record["methods"][method][str(size)]])
 
 
-def add_rows(section, name, record, k, measure, ranks):
-    """The rows and bars of one data set and measure; its ranks are added to those of each method."""
+def add_rows(section, name, record, k, measure, ranks, regrets):
+    """The rows and bars of one data set and measure; its ranks and regrets are added to those of each method."""
     label = f"{name}, {measure}"
     sizes = [str(size) for size in (*AT, CHOSEN)]
-    methods = {method: losses for method, losses in record["methods"].items() if method != EXTRA}
+    methods = record["methods"]
     errors = np.array([[[fold[k] for fold in methods[method][size]] for size in sizes] for method in methods])
     features = [np.mean([fold[-1] for fold in methods[method][CHOSEN]]) for method in methods]
     means = errors.mean(axis=-1)
@@ -403,12 +402,14 @@ def add_rows(section, name, record, k, measure, ranks):
             for value, best in zip(cells, places[i] == 1, strict=True)
         ]
         section.rows.append([label, method, *texts, f"{features[i]:.1f}", f"{places[i].mean():.1f}"])
-    extra = np.array(record["methods"][EXTRA][CHOSEN])
-    value = 1 - extra[:, k].mean() if measure == "R2" else extra[:, k].mean()
-    section.rows.append([label, EXTRA, *("" for _ in AT), f"{value:.3f}", f"{extra[:, -1].mean():.1f}", ""])
     ours = list(methods).index(OURS)
     peers = [i for i, method in enumerate(methods) if not method.startswith("trimmed")]
     for j, size in enumerate(sizes):
+        for i, method in enumerate(methods):
+            others = [other for other in range(len(methods)) if other != i]
+            behind = errors[i, j] - errors[min(others, key=lambda other: means[other, j]), j]
+            error = max(standard_error(behind, record["folds"]), 1e-12)
+            regrets.setdefault(method, []).append(max(behind.mean(), 0.0) / error)
         best = min(peers, key=lambda i: means[i, j])
         behind = errors[ours, j] - errors[best, j]
         error = standard_error(behind, record["folds"])

@@ -44,7 +44,7 @@ def run(quick: bool = False) -> Section:
             else f"fold, for {wanted} of {len(cells)} cells drawn at random; the time is their mean times {len(cells)}. "
         )
         + "Objectives of both sides are computed anew from the training rows.",
-        ["fits", "seconds", "milliseconds a cell", "/ cold"],
+        ["fits", "seconds", "milliseconds per cell", "/ cold"],
     )
     rows = (("cold", cold, len(cells)), ("warm, the folds' surfaces", warm, len(cells)))
     whole_row = ("warm, all of `TrimmedLassoCV.fit`", whole, len(cells) * (FOLDS + 1) // FOLDS)
@@ -106,9 +106,9 @@ def cold_fits(X, y, hs, alphas, splits, fits, chosen):
     for fold, i, j in chosen:
         A, b, alpha = rows[fold], targets[fold], alphas[j]
         penalty = TrimmedL1(hs[i])
-        start = time.perf_counter()
+        start = time.process_time()
         cold = solve(A, b, penalty=penalty, alpha=alpha, fit_intercept=True, standardize=True)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
         coef, intercept = fits[fold][0][i, j], fits[fold][1][i, j]
         bound = penalty.bind(A.shape[1])
 

@@ -1,8 +1,9 @@
 """The experiments of the paper and of its supplement, of two other papers, and some that go beyond them.
 
 The command line finds this package through the entry points ``trimreg.commands``: ``trimreg reproduce`` runs
-experiments, ``trimreg report`` writes them up. :mod:`.spec` defines an experiment, :mod:`.registry` lists
-all, :mod:`.runner` runs their cells, :mod:`.store` keeps the rows, and :mod:`.report` writes the page.
+experiments, ``trimreg report`` writes them up, and ``trimreg demo`` shows the library on real data
+(:mod:`.demo`). :mod:`.spec` defines an experiment, :mod:`.registry` lists all, :mod:`.runner` runs their
+cells, :mod:`.store` keeps the rows, and :mod:`.report` writes the page.
 
 The package uses the public names of ``trimreg`` and of its subpackages. It needs only these internals:
 

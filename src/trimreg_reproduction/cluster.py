@@ -8,6 +8,7 @@ import math
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 
 from .spec import BadInput
@@ -102,8 +103,6 @@ class _Workers:
 
 def _ended(futures):
     """The futures that have ended, after a short wait for the first."""
-    from concurrent.futures import CancelledError
-
     from distributed import wait
 
     with suppress(TimeoutError, CancelledError):
@@ -113,8 +112,6 @@ def _ended(futures):
 
 def _result(future):
     """The outcome, or the exception of the cluster. Exceptions of the cell are in the outcome."""
-    from concurrent.futures import CancelledError
-
     try:
         return future.result(), None
     except (Exception, CancelledError) as error:
@@ -122,8 +119,6 @@ def _result(future):
 
 
 def _worker_was_lost(error):
-    from concurrent.futures import CancelledError
-
     from distributed import KilledWorker
     from distributed.comm import CommClosedError
 

@@ -69,7 +69,7 @@ def reproduce(
     """
     from trimreg.cli.common import exit_codes, say
 
-    with exit_codes(BadInput):
+    with exit_codes(lambda: "interrupted"):
         if quick == full:
             raise BadInput("say either --quick, to test the pipeline, or --full, for the size of the paper")
         if backend not in BACKENDS:
@@ -217,7 +217,7 @@ def _write(found, store, size, out):
             continue
         files.append(write_atomically(out / f"{experiment.name}.svg", buffer.getvalue()))
     there = [experiment.name for experiment, frame, _, _ in found if not frame.empty]
-    return files + store.export(out, ("parquet",), there, size)
+    return files + store.export(out, there, size)
 
 
 def _print_verdicts(found, size):
@@ -253,7 +253,7 @@ def report(
     """
     from trimreg.cli.common import check_outputs, exit_codes, say
 
-    with exit_codes(BadInput):
+    with exit_codes(lambda: "interrupted"):
         _check_packages("experiments", "pandas", "pyarrow", "matplotlib", "jinja2", "plotly")
         from .exported import Exported
         from .report import write_report

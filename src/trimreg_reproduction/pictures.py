@@ -19,7 +19,7 @@ from trimreg.plotting.style import DASHES, MARKERS, PALETTE, look, tidy
 
 from .spec import Chart
 
-__all__ = ["DASHES", "MARKERS", "PALETTE", "draw", "new_figure", "tidy"]
+__all__ = ["DASHES", "MARKERS", "PALETTE", "draw", "legend_below", "new_figure", "tidy"]
 
 TITLE = 9.5  # points
 
@@ -30,6 +30,12 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **o
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def legend_below(figure: Any, ax: Any, **options: Any) -> None:
+    """One legend below all panels of a figure, with the lines of ``ax``."""
+    where = {"frameon": False, "fontsize": 8.5, "ncols": 4, "loc": "outside lower center"}
+    figure.legend(*ax.get_legend_handles_labels(), **where | options)
 
 
 def draw(ax: Any, chart: Chart, *, loc: str = "center", band: float = 0.15, shares: bool = False) -> Any:

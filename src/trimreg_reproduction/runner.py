@@ -67,7 +67,6 @@ def run(
     scheduler: str | None = None,
     device: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-    retry_failed: bool = True,
     verbose: int = 0,
 ) -> Summary:
     """Run the cells of experiments that have no results yet, and store their rows.
@@ -89,8 +88,6 @@ def run(
         the backend joblib only.
     on_progress : function of two counts, optional
         Called at the start and after each cell, with the number of cells that ended and that of all cells.
-    retry_failed : bool
-        Whether cells that failed in an earlier run are run again.
     verbose : int
         1 shows a bar with the remaining time on a terminal, and lines elsewhere.
 
@@ -131,7 +128,7 @@ def run(
             together[experiment.name] = replace(
                 experiment.together, run=partial(experiment.together.run, device=device)
             )
-        pending, ready = plan(experiment, size, store, retry_failed)
+        pending, ready = plan(experiment, size, store)
         tasks += pending
         skipped += ready
     done = failed = 0
@@ -153,9 +150,7 @@ def run(
     return Summary(done, failed, skipped, time.perf_counter() - start)
 
 
-def plan(
-    experiment: Experiment, size: str, store: Store, retry_failed: bool = True
-) -> tuple[list[Task], int]:
+def plan(experiment: Experiment, size: str, store: Store) -> tuple[list[Task], int]:
     """The remaining tasks of an experiment, and the number of cells to skip; the store records the plan.
 
     Tasks are in the order of their seeds, which is as good as random: slow cells are spread over the run, so
@@ -170,8 +165,6 @@ def plan(
         encode_parameters(cell)  # fails here rather than in a worker
     store.plan(experiment.name, size, names)
     ready = store.done(experiment.name) - store.without_peer(experiment.name)  # it may be installed by now
-    if not retry_failed:
-        ready |= store.failed(experiment.name).keys()
     pending = sorted((cell for cell in cells if cell.name not in ready), key=Cell.seed)
     tasks = [Task(experiment.name, experiment.run, cell) for cell in pending]
     return tasks, len(cells) - len(pending)

@@ -14,16 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from trimreg._files import BadInput
 from trimreg.reports import Chart
 
-__all__ = ["SIZES", "VERDICTS", "BadInput", "Cell", "Chart", "Experiment", "Together", "Verdict"]
+__all__ = ["SIZES", "VERDICTS", "BadInput", "Cell", "Chart", "Experiment", "Together", "Verdict", "skipped"]
 
 SIZES = ("quick", "full")
 VERDICTS = ("reproduced", "partly", "not")
-
-
-class BadInput(ValueError):
-    """An argument, a file or a device that cannot be used; the message says what to change."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +85,12 @@ class Verdict:
     def __post_init__(self):
         if self.kind not in VERDICTS:
             raise ValueError(f"kind must be one of {VERDICTS}; got {self.kind!r}")
+
+
+def skipped(frame: Any) -> list[str]:
+    """A sentence with the reasons why rows of a frame were skipped; none if there are no such rows."""
+    reasons = sorted({str(reason) for reason in frame["skipped"].dropna()}) if "skipped" in frame else []
+    return [f"Skipped: {'; '.join(reasons)}."] if reasons else []
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from .spec import BadInput
 from .worker import Outcome
 
 SCHEMA_VERSION = 1
-FORMATS = ("parquet", "csv")
 #: Columns of a frame that say where a row comes from.
 ORIGIN = ("cell", "cell_seconds", "cell_version", "cell_finished")
 _APPLICATION = 0x74726D72  # "trmr", which marks the file as a store
@@ -135,10 +135,6 @@ class Store:
              outcome.seconds, outcome.version, _now()),
         )  # fmt: skip
 
-    def forget(self, experiment: str) -> None:
-        """Remove the cells of an experiment; all of them will run again."""
-        self._write("DELETE FROM cells WHERE experiment = ?", (experiment,))
-
     def _write(self, statement, values):
         try:
             with self._connection:
@@ -228,30 +224,18 @@ class Store:
         return pandas.DataFrame.from_records(records)
 
     def export(
-        self,
-        folder: str | Path,
-        formats: Iterable[str] = FORMATS,
-        experiments: Iterable[str] | None = None,
-        size: str | None = None,
+        self, folder: str | Path, experiments: Iterable[str] | None = None, size: str | None = None
     ) -> list[Path]:
-        """Write ``EXPERIMENT.parquet`` and ``EXPERIMENT.csv`` into a folder; returns the files.
+        """Write ``EXPERIMENT.parquet`` into a folder for each experiment with results; returns the files.
 
-        Lists are lists in Parquet and JSON in CSV. A column with several types is JSON in both. Experiments
-        without results are left out.
+        A column with several types is JSON.
         """
-        unknown = set(formats) - set(FORMATS)
-        if unknown:
-            raise BadInput(f"formats must be of {FORMATS}; got {sorted(unknown)}")
-        if "parquet" in formats:
-            _need("pyarrow")
+        _need("pyarrow")
         files = []
         for name in self.experiments() if experiments is None else experiments:
             frame = self.frame(name, size, provenance=True)
-            if frame.empty:
-                continue
-            for kind in formats:
-                data = _parquet(frame) if kind == "parquet" else _csv(frame)
-                files.append(write_atomically(Path(folder) / f"{name}.{kind}", data))
+            if not frame.empty:
+                files.append(write_atomically(Path(folder) / f"{name}.parquet", _parquet(frame)))
         return files
 
     def _planned(self, experiment, size):
@@ -361,23 +345,10 @@ def _make(connection):
 
 
 def _need(package):
-    from importlib import import_module
-
     try:
         return import_module(package)
     except ImportError:
         raise BadInput(f"this needs {package}: pip install 'trimreg[experiments]'") from None
-
-
-def _csv(frame):
-    def text(value):
-        return json.dumps(value) if isinstance(value, list) else value
-
-    flat = frame.copy()
-    for column in flat.columns:
-        if any(isinstance(value, list) for value in flat[column]):
-            flat[column] = flat[column].map(text)
-    return flat.to_csv(index=False, lineterminator="\n").encode()
 
 
 def _parquet(frame):

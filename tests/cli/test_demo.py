@@ -71,6 +71,18 @@ def test_bad_input_is_one_line_and_status_2(arguments, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_in_the_way_is_named_before_any_work(tmp_path):
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    assert "choose another place with --out" in call("demo", "--out", blocker).stderr
+    assert "--picture must name a file" in call("demo", "--out", tmp_path, "--picture", tmp_path).stderr
+
+
+def test_missing_matplotlib_is_said_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "pip install 'trimreg[plot]'" in call("demo", "--out", tmp_path).stderr
+
+
 @pytest.mark.parametrize("arguments", [["demo", "--h", "ten"], ["demo", "--nothing"], ["nothing"]])
 def test_bad_usage_is_status_2(arguments):
     assert call(*arguments).exit_code == 2
@@ -80,7 +92,7 @@ def test_a_mistake_of_our_own_is_not_passed_off_as_bad_input(monkeypatch):
     def fail(**_):
         raise ValueError("a bug")
 
-    monkeypatch.setattr("trimreg.reports.demo.run", fail)
+    monkeypatch.setattr("trimreg_reproduction.demo.fits.run", fail)
     answer = call("demo", "--no-pictures")
     assert answer.exit_code == 1
     assert isinstance(answer.exception, ValueError)
@@ -90,10 +102,10 @@ def test_interrupt_inside_the_work_is_status_130(monkeypatch):
     def interrupt(**_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("trimreg.reports.demo.run", interrupt)
+    monkeypatch.setattr("trimreg_reproduction.demo.fits.run", interrupt)
     answer = call("demo", "--no-pictures")
     assert answer.exit_code == 130
-    assert answer.stderr.endswith("interrupted\n")
+    assert answer.stderr.endswith("interrupted; nothing was written\n")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
@@ -116,7 +128,8 @@ def test_interrupt_of_the_process_is_status_130(tmp_path):
 def test_tables_are_plain_where_the_output_is_ascii():
     """Nothing printed by us needs more than ASCII, and rich draws its rules in it too."""
     code = (
-        "from types import SimpleNamespace as N; import numpy as np; from trimreg.cli import demo\n"
+        "from types import SimpleNamespace as N; import numpy as np\n"
+        "from trimreg_reproduction.demo import command as demo\n"
         "fit = N(method='lasso', chosen='alpha = 1', n_kept=1, rmse=1.0, r2=0.5, stationarity=0.0,"
         " swap_optimal=None, coef=np.array([1.0, 0.0]))\n"
         "found = N(feature_names=['a', 'b'], n_train=3, n_test=1, noise=0.1, fits=[fit])\n"
@@ -129,7 +142,7 @@ def test_tables_are_plain_where_the_output_is_ascii():
 
 
 def test_features_nobody_keeps_are_not_listed(capsys):
-    from trimreg.cli.demo import _print_coefficients
+    from trimreg_reproduction.demo.command import _print_coefficients
 
     fit = SimpleNamespace(method="lasso", chosen="alpha = 1 by CV", coef=np.array([0.0, -2.0]))
     _print_coefficients(SimpleNamespace(feature_names=["absent", "present"], fits=[fit]))

@@ -10,6 +10,7 @@ BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", flags=re.DOTALL | re.MUL
 
 def test_the_page_is_true(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # other processes would import everything again
     names, commands = {}, []
     for kind, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         if kind == "python":

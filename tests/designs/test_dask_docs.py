@@ -45,7 +45,7 @@ def test_the_plan_adds_up(bench):
     found = bench.plan(10**6, 1000, counts, constants, hardware, chunks=100)
     assert found["bytes of X"] == 4e9
     assert found["client's network, bytes"] == 8e6 * 8
-    assert found["memory a worker, X kept"] == 2e9
+    assert found["memory per worker, X kept"] == 2e9
     assert list(found["seconds"].values()) == pytest.approx([10 * 4e9 / 8e9, 1e12 / 8e10, 1.0, 0.32, 1.0])
     assert found["total"] == pytest.approx(sum(found["seconds"].values()))
 

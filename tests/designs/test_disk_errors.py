@@ -80,9 +80,7 @@ def test_a_truncated_npy_file(order, X, tmp_path):
     path = tmp_path / "X.npy"
     np.save(path, np.asarray(X, order=order))
     os.truncate(path, path.stat().st_size - 1)
-    with pytest.raises(
-        ValueError, match=r"X.npy is truncated: 60 x 4 float64 take 2048 bytes, but the file has 2047"
-    ):
+    with pytest.raises(ValueError, match=r"X.npy cannot be read as .npy: .*than file size"):
         OnDisk(path)
 
 
@@ -228,7 +226,7 @@ def test_matrices_without_an_entry(shape, tmp_path):
 def test_npy_files_of_other_things(X, tmp_path):
     with open(tmp_path / "X.npy", "wb") as file:
         np.lib.format.write_array(file, X, version=(3, 0) if X.dtype.names == ("é",) else None)
-    with pytest.raises((TypeError, ValueError), match=r"X.npy.*(X must hold real numbers|named fields)"):
+    with pytest.raises((TypeError, ValueError), match=r"X.npy.*(X must hold real numbers|Python objects)"):
         OnDisk(tmp_path / "X.npy")
 
 

@@ -279,8 +279,8 @@ def test_swaps_are_of_single_coefficients_of_least_squares():
         ({"penalty": TrimmedL1(1, groups=[0, 1])}, "groups must hold a label"),
         ({"penalty": TrimmedL1(7)}, "h must be"),
         ({"penalty": TrimmedL1(1, q=1)}, "q must be 2 or inf"),
-        ({"weights": np.ones(2 * P)}, "weights must be a vector of 6"),
-        ({"weights": np.ones(P)}, "weights must sum to 5"),
+        ({"weights": np.ones(2 * P)}, "weights must hold 6 numbers"),
+        ({"weights": np.ones(P)}, "weights must sum to the number of penalized coordinates, 5"),
     ],
 )
 def test_bad_arguments_are_named(change, name):

@@ -16,6 +16,7 @@ from trimreg import (
     TrimmedLogisticRegression,
     TrimmedPoissonRegressor,
 )
+from trimreg.estimators.summary import summarize
 
 LAYOUTS = {
     "C": np.ascontiguousarray,
@@ -142,3 +143,22 @@ def by_hand():
     return SimpleNamespace(
         scales=scales, loss=loss, penalty=penalty_value, least_squares=least_squares, rss=rss
     )
+
+
+# -- summaries -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def odd():
+    """Names of ten variables that HTML, LaTeX or a terminal would misread."""
+    names = ["50%_R&D", "<script>alert('x')</script>", "体重", "β-carotene", r"\end{table}"]
+    return [*names, "[1]", "*", "", "a\nb", '"#~^$|']
+
+
+@pytest.fixture
+def small():
+    """A function that makes a summary of four nonzero coefficients."""
+    names = ["age", "sex", "bmi", "map", "tc", "ldl"]
+    coef, standardized = [0.0, -12.5, 3.0, 0.25, 7.0, 0.0], [0.0, -6.25, 9.0, 0.5, 1.0, 0.0]
+    given = {"order": [-1, 2, 1, 3, -1, -1], "weights": [1, 0, 0, 1, 0, 1]}
+    return lambda **options: summarize(names, coef, standardized, **given | options)

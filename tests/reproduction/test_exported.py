@@ -28,7 +28,7 @@ def only_a_toy(monkeypatch):
 def test_a_table_is_what_the_store_has(tmp_path, size):
     with Store(tmp_path / "results.sqlite") as store:
         run([TOY], size, store, n_jobs=1)
-        store.export(tmp_path, ("parquet",))
+        store.export(tmp_path)
         whole = store.frame("toy", size)
         counts = store.counts("toy", size)
     found = Exported(tmp_path)
@@ -48,7 +48,7 @@ def test_a_table_is_what_the_store_has(tmp_path, size):
 def test_cells_that_are_not_there_are_counted(tmp_path):
     with Store(tmp_path / "results.sqlite") as store:
         run([TOY], "full", store, n_jobs=1)
-        store.export(tmp_path, ("parquet",))
+        store.export(tmp_path)
     table = pd.read_parquet(tmp_path / "toy.parquet")
     table[:3].to_parquet(tmp_path / "toy.parquet")
     counts = Exported(tmp_path).counts("toy")

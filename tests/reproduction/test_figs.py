@@ -24,8 +24,7 @@ def test_blocks_together_are_the_tables(cells, frame):
     for rho in (0.1, 0.3):
         seeds = {cell["block"]: cell.seed() for cell in cells if cell["rho"] == rho}
         tables = [
-            recovery(rho, replicates=3, given_alpha=figs.GIVEN_ALPHA, n_jobs=1, random_state=seeds[b])
-            for b in (0, 1)
+            recovery(rho, replicates=3, given_alpha=figs.GIVEN_ALPHA, random_state=seeds[b]) for b in (0, 1)
         ]
         for method in tables[0].methods:
             wanted = np.concatenate([table.recovered[method] for table in tables])

@@ -13,7 +13,7 @@ PICTURES = ROOT / "docs" / "guide" / "pictures"
 
 def test_the_picture_of_the_diamond_is_drawn(tmp_path):
     script = runpy.run_path(str(PICTURES / "diamond.py"))
-    script["main"](tmp_path / "diamond.png", replicates=3, n_jobs=1)
+    script["main"](tmp_path / "diamond.png", replicates=3)
     assert (tmp_path / "diamond.png").stat().st_size > 10_000
 
 
@@ -21,7 +21,7 @@ def test_the_lines_of_the_diamond_are_those_of_the_table():
     from trimreg_reproduction.graphs.diamond import FRACTIONS, recovery
     from trimreg_reproduction.graphs.figure import draw_tables
 
-    table = recovery(0.3, replicates=4, alphas=[0.1, 0.03], n_jobs=1)
+    table = recovery(0.3, replicates=4, alphas=[0.1, 0.03])
     (ax,) = draw_tables([table]).axes
     flat = {line.get_label(): line.get_ydata()[0] for line in ax.lines if "any alpha" in line.get_label()}
     assert flat == {f"{name}, any alpha": table.any_alpha(name) for name in ("MCP", "SCAD", "glasso")}

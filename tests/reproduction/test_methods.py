@@ -67,24 +67,20 @@ def test_prox_is_the_penaltys(method):
 
 
 @pytest.mark.parametrize("method", PENALTIES)
-def test_value_and_weights_are_the_penaltys(method):
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+def test_value_and_weights_are_the_penaltys(method, alpha):
     theta = np.array([0.0, 0.3, -1.0, 1.7, -2.5, 3.1, 9.0, 0.0])
     gradient = np.array([1.0, 0, 0, 0, 0, 0, 0, 2.0])
-    bound = PENALTIES[method].bind(8)
-    out = np.empty(8)
-    for alpha in (0.5, 1.0):
-        kernels.thresholds(theta, gradient, alpha, methods.KINDS[method], float(parameter(method)), 0.0, out)
-        expected = bound.thresholds(bound.weights(theta, alpha, gradient), alpha)
-        np.testing.assert_allclose(out, expected, atol=1e-12)
-        value = kernels.penalty_value(theta, alpha, methods.KINDS[method], float(parameter(method)))
-        assert value == pytest.approx(bound.value(theta, alpha))
+    bound, out = PENALTIES[method].bind(8), np.empty(8)
+    value = kernels.penalized(theta, gradient, alpha, methods.KINDS[method], float(parameter(method)), out)
+    expected = bound.thresholds(bound.weights(theta, alpha, gradient), alpha)
+    np.testing.assert_allclose(out, expected, atol=1e-12)
+    assert value == pytest.approx(bound.value(theta, alpha))
 
 
 def test_ties_of_zeros_go_to_the_larger_gradient():
-    out = np.empty(4)
-    kernels.thresholds(
-        np.array([0.0, 2.0, 0.0, 0.0]), np.array([0.1, 0, -3.0, 1.0]), 1.0, kernels.TRIMMED, 2.0, 0.0, out
-    )
+    theta, gradient, out = np.array([0.0, 2.0, 0.0, 0.0]), np.array([0.1, 0, -3.0, 1.0]), np.empty(4)
+    assert kernels.penalized(theta, gradient, 1.0, kernels.TRIMMED, 2.0, out) == 0.0
     assert out.tolist() == [1.0, 0.0, 0.0, 1.0]
 
 

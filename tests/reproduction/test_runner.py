@@ -97,8 +97,6 @@ def test_failed_cells_are_kept_apart_and_run_again(store, tmp_path):
     assert "RuntimeError: no luck with 3" in store.failed("toy")["toy/kind=a,n=3"]
     assert set(store.frame("toy")["n"] % 2) == {0}
 
-    summary = run([toy], "full", store, n_jobs=1, retry_failed=False)
-    assert (summary.done, summary.failed, summary.skipped) == (0, 0, 12)
     mark.unlink()
     summary = run([toy], "full", store, n_jobs=1)
     assert (summary.done, summary.failed, summary.skipped) == (6, 0, 6)

@@ -34,7 +34,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_arguments_are_named_before_any_fit(make, monkeypatch, name):
-    monkeypatch.setattr(module, "solve_path", lambda *_, **__: pytest.fail("a fit was made"))
+    monkeypatch.setattr(module, "solve_paths", lambda *_, **__: pytest.fail("a fit was made"))
     monkeypatch.setattr(module, "LinearFolds", lambda *_, **__: pytest.fail("a fit was made"))
     X, y = make("logistic", n=60, p=6)
     for k, value in enumerate(BAD[name]):

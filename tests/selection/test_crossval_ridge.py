@@ -4,17 +4,19 @@ import numpy as np
 import pytest
 from sklearn.linear_model import ElasticNet, Ridge
 from sklearn.metrics import log_loss
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, RepeatedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from trimreg import MEstimatorCV, TrimmedLasso, TrimmedLassoCV, TrimmedLogisticRegressionCV
-from trimreg.diagnostics import stationarity
+from trimreg.diagnostics import is_local_minimum, stationarity
 from trimreg.estimators.task import Settings, check_data, set_up
 from trimreg.penalties import TrimmedL1
-from trimreg.selection import choose, criterion_value
+from trimreg.selection import auto_hs, choose, criterion_value
+from trimreg.selection import path as path_module
 from trimreg.selection.grid import check_l2s, l2_grid
-from trimreg.selection.path import ridge_unit
+from trimreg.selection.path import ridge_unit, ridges_for
+from trimreg.solvers.surface import surface
 
 L2S = [0.0, 0.1, 1.0]
 
@@ -22,14 +24,10 @@ L2S = [0.0, 0.1, 1.0]
 @pytest.mark.parametrize(
     ("loss", "options"),
     [
-        ("quadratic", {"alphas": ["exact", 0.2, 0.05]}),
-        ("quadratic", {"alphas": ["exact", 0.2], "groups": [0, 0, 1, 1, 2, 3]}),
-        ("quadratic", {"positive": True, "penalty_factor": [0.0, 2.0, 1.0, 1.0, 1.0, 1.0]}),
-        ("multitask", {}),
-        ("logistic", {"alphas": ["exact", 0.05]}),
-        ("multinomial", {}),
-        ("poisson", {}),
-        ("cox", {}),
+        ("quadratic", {"alphas": [0.2, 0.05]}),
+        ("quadratic", {"alphas": [0.2], "groups": [0, 0, 1, 1, 2, 3]}),
+        ("logistic", {"alphas": [0.05]}),
+        ("cox", {"alphas": [0.05]}),
     ],
 )
 def test_the_axis_of_l2_is_that_of_separate_fits(make, loss, options):
@@ -41,7 +39,7 @@ def test_the_axis_of_l2_is_that_of_separate_fits(make, loss, options):
     np.testing.assert_array_equal(model.l2s_, L2S)
     for k, l2 in enumerate(L2S):
         one = MEstimatorCV(l2s=l2, **options).fit(X, y)
-        assert one.l2_ == l2
+        assert one.l2_ == one.selection_l2_ == l2
         np.testing.assert_allclose(one.score_path_, model.l2_score_path_[:, :, k], rtol=1e-5)
         if l2 == model.l2_:
             assert one.best_index_ == model.best_index_
@@ -53,16 +51,119 @@ def test_the_axis_of_l2_is_that_of_separate_fits(make, loss, options):
     assert (i, j, k) == choose(model.l2_score_path_, model.hs_, model.alphas_)
 
 
+def of_features(options, S):
+    """The options for the features S alone."""
+    per_feature = ("groups", "penalty_factor")
+    return {name: np.asarray(value)[S] if name in per_feature else value for name, value in options.items()}
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        ("quadratic", {}),
+        ("quadratic", {"groups": [0, 0, 1, 1, 2, 3]}),
+        ("quadratic", {"positive": True, "penalty_factor": [0.0, 2.0, 1.0, 1.0, 1.0, 1.0]}),
+        ("quadratic", {"fit_intercept": False, "standardize": False, "penalty_factor": [0.5, 2.0] * 3}),
+        ("multitask", {}),
+        ("logistic", {}),
+        ("multinomial", {}),
+        ("poisson", {}),
+        ("cox", {}),
+    ],
+)
+def test_every_l2_is_fitted_to_the_features_of_a_selection(make, loss, options):
+    X, y = make(loss, n=60, p=6)
+    folds = list(KFold(3).split(X))
+    options = {"loss": loss, "tol": 1e-9, **options}
+    for h in (1, 3):
+        model = MEstimatorCV(hs=[h], l2s=L2S, cv=folds, **options).fit(X, y)
+        for f, (train, test) in enumerate(folds):
+            one = {"cv": [(np.arange(train.size), np.arange(train.size))]}  # a single l2 selects with it
+            select = MEstimatorCV(hs=[h], l2s=model.selection_l2_, **one, **options).fit(X[train], y[train])
+            S = select.support_
+            for k, l2 in enumerate(L2S):
+                part = of_features(options, S)
+                n_parts = np.unique(part["groups"]).size if "groups" in part else S.size
+                refit = MEstimatorCV(hs=[n_parts], l2s=l2, cv=[(train, test)], **part).fit(X[:, S], y)
+                np.testing.assert_allclose(
+                    model.l2_score_path_[0, 0, k, f], refit.score_path_[0, 0, 0], rtol=1e-6
+                )
+
+
+def test_selections_are_without_a_ridge_and_near_the_curvature(make):
+    X, y = make(n=60, p=6)
+    settings = Settings(loss="quadratic", penalty=TrimmedL1(1), alpha=1.0, standardize=True)
+    task = set_up(check_data(X, y, None, settings), settings)
+    for l2s, expected in (
+        (l2_grid(), [0.0, 1.0]),
+        ([0.0], [0.0]),
+        ([0.5, 3.0], [0.5]),
+        ([0.0, 0.01, 2.0, 9.0], [0.0, 2.0]),
+    ):
+        ridges = ridges_for(task, np.array(l2s), ["exact", 0.1], by_folds=True)
+        assert ridges == [(l2, selection) for l2 in l2s for selection in expected]
+        for alphas, by_folds in (([0.1], True), (["exact"], False)):
+            assert ridges_for(task, np.array(l2s), alphas, by_folds) == [(l2, l2) for l2 in l2s]
+
+
+def test_soft_cells_beside_best_subsets_have_one_l2(make):
+    X, y = make(n=60, p=6)
+    options = {"hs": [0, 2], "cv": 3}
+    both = TrimmedLassoCV(alphas=["exact", 0.1], l2s=L2S, **options).fit(X, y)
+    soft = TrimmedLassoCV(alphas=[0.1], l2s=L2S, **options).fit(X, y)
+    hard = TrimmedLassoCV(alphas=["exact"], l2s=L2S, **options).fit(X, y)
+    np.testing.assert_allclose(both.l2_score_path_[:, 1], soft.l2_score_path_[:, 0], rtol=1e-8)
+    if both.selection_l2_ == hard.selection_l2_:
+        np.testing.assert_allclose(both.l2_score_path_[:, 0], hard.l2_score_path_[:, 0], rtol=1e-8)
+    assert both.path_.coefs.shape == (2, 2, 6)
+
+
+def test_many_ridges_take_two_searches_for_subsets(make, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        path_module, "surface", lambda problem, *a, **k: calls.append(problem) or surface(problem, *a, **k)
+    )
+    X, y = make(n=40, p=6)
+    TrimmedLassoCV(
+        hs=[1, 3], l2s=[0.0, *np.geomspace(0.01, 3, 7)], cv=RepeatedKFold(n_splits=3, n_repeats=2)
+    ).fit(X, y)
+    assert len(calls) == 2 * 3 * 2 + 1  # selections, folds, repetitions; and all samples
+
+
+def test_larger_models_are_tried_with_a_ridge(make):
+    X, y = make(n=40, p=50)
+    for l2s, shrunk in ((0, False), (None, True), ([0.1], True)):
+        model = TrimmedLassoCV(l2s=l2s, cv=2).fit(X, y)
+        np.testing.assert_array_equal(model.hs_, auto_hs(20, 50, shrunk=shrunk))
+    assert TrimmedLassoCV(criterion="ebic").fit(X, y).hs_[-1] == auto_hs(40, 50)[-1]
+
+
 def test_the_last_fit_has_the_chosen_ridge(make):
     X, y = make(n=40, p=30)
     model = TrimmedLassoCV(hs=[8], l2s="auto").fit(X, y)
     assert model.l2_ > 0
     np.testing.assert_allclose(model.l2s_, l2_grid())
-    best = TrimmedLasso(h=8, l2=model.l2_).fit(X, y)
-    np.testing.assert_allclose(model.coef_, best.coef_, rtol=1e-6, atol=1e-9)
+    selected = TrimmedLasso(h=8, l2=model.selection_l2_).fit(X, y).support_
+    np.testing.assert_array_equal(model.support_, selected)
+    ridge = make_pipeline(StandardScaler(), Ridge(alpha=40 * model.l2_)).fit(X[:, selected], y)
+    np.testing.assert_allclose(model.predict(X), ridge.predict(X[:, selected]), rtol=1e-6)
     assert model.mse_path_.mean() < TrimmedLassoCV(hs=[8], l2s=0).fit(X, y).mse_path_.mean()
-    assert stationarity(**model.problem(X, y)) < 1e-12
     assert "l2" in str(model.summary())
+
+
+@pytest.mark.parametrize("loss", ["quadratic", "logistic", "cox"])
+def test_features_of_another_ridge_are_a_certified_local_minimum(make, loss):
+    X, y = make(loss, n=40, p=30)
+    for l2 in (0.01, 0.3):
+        model = MEstimatorCV(loss=loss, hs=[5], l2s=[l2, 1.0], cv=3, tol=1e-9).fit(X, y)
+        assert model.support_.size == 5
+        assert model.stationarity_ < 1e-12
+        problem = model.problem(X, y)
+        assert problem["l2"] == model.l2_
+        assert stationarity(**problem) < 1e-12
+        assert is_local_minimum(**problem)
+        if model.selection_l2_ != model.l2_:
+            assert model.result_.swap_optimal is None
 
 
 def test_without_free_coefficients_it_is_the_elastic_net(make):
@@ -185,17 +286,21 @@ def few_samples(seed, n=40, p=60):
     return X, 2 * X[:, 0] - 2 * X[:, 1] + X[:, 2], rng
 
 
-def test_folds_that_can_be_separated_do_not_lead_to_an_empty_model():
-    X, eta, rng = few_samples(4)
-    y = (eta + rng.logistic(size=eta.size) > 0).astype(int)
-    plain = TrimmedLogisticRegressionCV(hs=range(5), l2s=0).fit(X[:40], y[:40])
-    assert plain.score_path_[4].min() < -1.5  # a fold is separated, and its coefficients are large
-    assert plain.h_ == 0
-    model = TrimmedLogisticRegressionCV(hs=range(5)).fit(X[:40], y[:40])
-    assert model.h_ > 0
-    assert model.l2_ > 0
-    assert model.score_path_[model.best_index_].min() > -1.0
-    assert log_loss(y[40:], model.predict_proba(X[40:])) < 0.5
+@pytest.mark.parametrize("noise", [True, False], ids=["some folds", "all"])
+def test_classes_that_can_be_separated_do_not_lead_to_an_empty_model(noise):
+    empty = 0
+    for seed in (2, 4):
+        X, eta, rng = few_samples(seed)
+        y = (eta + noise * rng.logistic(size=eta.size) > 0).astype(int)
+        plain = TrimmedLogisticRegressionCV(hs=range(5), l2s=1e-7).fit(X[:40], y[:40])
+        assert plain.score_path_.min() < -1.5  # a fold is separated, and its coefficients are large
+        empty += plain.h_ == 0
+        model = TrimmedLogisticRegressionCV(hs=range(5)).fit(X[:40], y[:40])
+        assert model.h_ > 0
+        assert model.l2_ > 0
+        assert model.score_path_[model.best_index_].min() > -1.0
+        assert log_loss(y[40:], model.predict_proba(X[40:])) < 0.62
+    assert empty or not noise
 
 
 def test_survival_times_in_a_perfect_order_do_not_lead_to_an_empty_model():

@@ -49,6 +49,23 @@ def test_the_largest_h(n, p, last):
     assert auto_hs(n, p)[-1] == last
 
 
+@pytest.mark.parametrize(
+    ("n", "p", "last"),
+    [
+        (50, 600, 48),
+        (100, 600, 60),
+        (300, 600, 150),
+        (600, 1000, 200),
+        (600, 40, 40),
+        (10**4, 10**3, 651),
+        (2, 9, 1),
+    ],
+)
+def test_the_largest_h_with_a_ridge(n, p, last):
+    assert auto_hs(n, p, shrunk=True)[-1] == last
+    assert check_hs("auto", n, p, shrunk=True)[-1] == last
+
+
 def test_max_h_is_taken_as_given():
     assert auto_hs(10, 100, max_h=0).tolist() == [0]
     assert auto_hs(10, 100, max_h=3).tolist() == [0, 1, 2, 3]

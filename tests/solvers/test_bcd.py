@@ -110,6 +110,18 @@ def test_the_cheap_test_never_ends_before_the_true_one(make_problem, eta, positi
     assert "T" not in cheap.history
 
 
+@pytest.mark.parametrize("tau", [0.1, 1.0, 10.0])
+def test_the_cheap_bound_is_at_least_T(make_problem, tau):
+    problem = make_problem(TrimmedL1(3), 0.3)
+    true, cheap = (
+        first_steps(problem, 60, seed=1, tau=tau, record_stationarity=record) for record in (True, False)
+    )
+    for step, bound in zip(true, cheap, strict=True):
+        np.testing.assert_array_equal(step.theta, bound.theta)
+        at_most = float(bound.message.removeprefix("sqrt(T) at most ").split(",")[0])
+        assert np.sqrt(step.series["T"]) <= 1.01 * at_most  # printed with three digits
+
+
 def test_w0_is_where_it_starts(make_problem):
     problem = make_problem(TrimmedL1(3), 0.1)
     w0 = np.ones(15)

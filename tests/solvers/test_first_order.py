@@ -151,6 +151,20 @@ def test_acceleration_pays(make_problem):
     assert fast.step.objective == pytest.approx(plain.step.objective, rel=1e-8)
 
 
+def test_accelerated_steps_are_those_of_fista(make_problem, raw):
+    problem, eta = make_problem(L1(), 0.05), 0.02
+    theta = before = np.zeros(15)
+    t = 1.0
+    for step, _ in zip(
+        prox.iterate(problem, theta, eta=eta, accelerate=True, tol=0.0), range(8), strict=False
+    ):
+        t, last = (1 + np.sqrt(1 + 4 * t**2)) / 2, t
+        y = theta + (last - 1) / t * (theta - before)
+        z = y - eta * raw.gradient(problem, y)
+        theta, before = np.sign(z) * np.maximum(np.abs(z) - eta * 0.05, 0), theta
+        np.testing.assert_allclose(step.theta, theta, atol=1e-12)
+
+
 def test_acceleration_without_constant_curvature(make_problem):
     # The gradient at the extrapolated point is then computed, not extrapolated: the same numbers.
     from dataclasses import replace

@@ -27,6 +27,14 @@ def test_separation_is_named_unless_a_ridge_term_prevents_it(X, alpha, n_classes
     TrimmedLogisticRegression(h=4, alpha=alpha, l2=1e-3).fit(X, y)  # a warning would be an error
 
 
+def test_separated_classes_give_one_warning(X):
+    y = np.digitize(X[:, 0], [-0.5, 0.5])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        TrimmedLogisticRegression(h=2).fit(X[:, :8], y)
+    assert [one.category for one in caught] == [ConvergenceWarning]
+
+
 def test_an_order_without_error_is_named(X):
     X[:, 1] = np.linspace(-2.0, 2.0, 60)
     y = np.column_stack([np.exp(X[:, 1]), np.ones(60)])

@@ -13,8 +13,8 @@ from trimreg_reproduction.graphs.figure import TITLES, draw_tables
 HERE = Path(__file__).resolve().parent
 
 
-def main(picture=HERE / "diamond.png", replicates=1000, n_jobs=2):
-    tables = [recovery(rho, replicates=int(replicates), n_jobs=n_jobs) for rho in TITLES]
+def main(picture=HERE / "diamond.png", replicates=1000):
+    tables = [recovery(rho, replicates=int(replicates)) for rho in TITLES]
     draw_tables(tables).savefig(picture, dpi=110)
 
 

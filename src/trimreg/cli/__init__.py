@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from . import certificate, demo, fit, graph, path, predict
+from . import certificate, fit, graph, path, predict
 
 app = typer.Typer(
     name="trimreg",
@@ -58,7 +58,6 @@ app.command()(predict.predict)
 app.command()(certificate.verify_certificate)
 app.command()(path.path)
 app.command()(graph.graph)
-app.command()(demo.demo)
 
 
 def _add_commands() -> None:

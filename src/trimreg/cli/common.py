@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,24 +18,25 @@ from .._files import BadInput, write_atomically
 
 
 @contextmanager
-def exit_codes(*bad_input: type[Exception], interrupted: Callable[[], str] | None = None) -> Iterator[None]:
+def exit_codes(
+    interrupted: Callable[[], str] = lambda: "interrupted; nothing was written",
+) -> Iterator[None]:
     """Exit with status 2 and one line after bad input, and with 130 after Ctrl-C.
 
-    ``bad_input`` are exceptions beside :class:`BadInput`. ``interrupted`` returns the line to print after an
-    interrupt, which says what was kept.
+    ``interrupted`` returns the line to print after an interrupt, which says what was kept.
     """
     try:
         yield
-    except (BadInput, *bad_input) as error:  # type: ignore[misc]
+    except BadInput as error:
         say(f"error: {one_line(error)}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        say("interrupted" if interrupted is None else interrupted(), err=True)
+        say(interrupted(), err=True)
         raise typer.Exit(130) from None
 
 
 @contextmanager
-def refused_as_bad_input(what: str = "") -> Iterator[None]:
+def refused_as_bad_input() -> Iterator[None]:
     """Turn a ``ValueError`` of the library's own checks into :class:`BadInput`, and warnings into lines.
 
     Put it around a call that checks its arguments and nothing else, so that bugs still show as such.
@@ -46,7 +48,7 @@ def refused_as_bad_input(what: str = "") -> Iterator[None]:
         except BadInput:
             raise
         except ValueError as error:
-            raise BadInput(f"{what}: {error}" if what else str(error)) from None
+            raise BadInput(str(error)) from None
     for text in dict.fromkeys(one_line(warning.message) for warning in caught):
         say(f"warning: {text}", err=True)
 
@@ -128,6 +130,8 @@ def announcer(total: int) -> Iterator[Callable[[str], None]]:
         yield advance
 
 
+EFFORTS = ("low", "medium", "high")
+
 # -- options --------------------------------------------------------------------------------------------
 
 
@@ -135,43 +139,36 @@ def parse_h(text: str) -> int | float | str:
     """``"auto"``, an int, or a fraction in (0, 1)."""
     if text == "auto":
         return text
-    try:
+    with contextlib.suppress(ValueError):
         return int(text)
-    except ValueError:
-        pass
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1:
-        raise BadInput(f"--h must be auto, an integer, or a fraction between 0 and 1; got {text!r}")
-    return value
+    allowed = "--h must be auto, an integer, or a fraction between 0 and 1"
+    return _number(text, allowed, lambda value: 0 < value < 1)
 
 
 def parse_alpha(text: str) -> float | str:
     """``"exact"``, ``"auto"`` or a number >= 0."""
     if text in ("exact", "auto"):
         return text
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise BadInput(f"--alpha must be exact, auto or a number >= 0; got {text!r}")
-    return value
+    return _number(text, "--alpha must be exact, auto or a number >= 0", _is_strength)
 
 
 def parse_l2(text: str | None) -> float | str | None:
     """None, ``"auto"`` or a number >= 0."""
     if text is None or text == "auto":
         return text
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise BadInput(f"--l2 must be auto or a number >= 0; got {text!r}")
-    return value
+    return _number(text, "--l2 must be auto or a number >= 0", _is_strength)
+
+
+def _is_strength(value: float) -> bool:
+    return 0 <= value < float("inf")
+
+
+def _number(text: str, allowed: str, good: Callable[[float], bool]) -> float:
+    """The number that the text is; :class:`BadInput` unless it is a good one."""
+    with contextlib.suppress(ValueError):
+        if good(value := float(text)):
+            return value
+    raise BadInput(f"{allowed}; got {text!r}")
 
 
 def check_count(h: Any, most: int, what: str, option: str = "--h") -> None:

@@ -7,24 +7,8 @@ from typing import Annotated
 
 import typer
 
-from . import options
-from .common import (
-    BadInput,
-    check_choice,
-    check_count,
-    check_outputs,
-    check_seed_and_jobs,
-    exit_codes,
-    note,
-    parse_alpha,
-    parse_h,
-    parse_l2,
-    refused_as_bad_input,
-    say,
-    write_json,
-)
-
-EFFORTS = ("low", "medium", "high")
+from . import common, options
+from .common import BadInput, say
 
 
 def fit(
@@ -109,30 +93,58 @@ def fit(
 
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
-    with exit_codes(interrupted=lambda: "interrupted; nothing was written"):
-        h, alpha, l2 = parse_h(h), parse_alpha(alpha), parse_l2(l2)
+    with common.exit_codes():
+        h, alpha, l2 = common.parse_h(h), common.parse_alpha(alpha), common.parse_l2(l2)
         _check(h, alpha, l2, criterion, rule, folds, test_size, effort, seed, jobs)
-        check_outputs(json=json, report=report, certificate=certificate)
+        common.check_outputs(json=json, report=report, certificate=certificate)
         options.check_certify(certify, certificate)
         if report is not None:
             options.check_report()
-        _run(
-            data, target, h, alpha, l2, loss=loss, event=event, drop=drop or (),
-            categorical=categorical or (), impute=impute, test_size=test_size, json=json, report=report,
-            group_categories=group_categories,
-            search={"criterion": None if criterion == "cv" else criterion, "rule": rule, "folds": folds},
-            settings={"standardize": standardize, "positive": positive, "effort": effort},
-            seed=seed, jobs=jobs, certify=certify, certificate=certificate,
+        from ..estimators.io import SavedModel, content_of
+        from . import models
+        from .data import load
+
+        table = load(data, target, loss=loss, event=event, drop=drop or (), impute=impute)
+        train, test = _split(table, test_size, seed)
+        recipe, X, notes = options.learned(train, impute, categorical or ())
+        n, parts = len(X), len(recipe.columns) if group_categories else X.shape[1]
+        common.check_count(h, parts, "columns" if group_categories else "features")
+        if "auto" in (h, alpha, l2) and criterion == "cv" and folds > n:
+            raise BadInput(f"--folds must be at most {n}, the number of rows; got {folds}")
+        model = models.build(
+            table.loss, h, alpha, l2, criterion=None if criterion == "cv" else criterion, rule=rule,
+            folds=folds, seed=seed, jobs=jobs, groups=recipe.groups if group_categories else None,
+            standardize=standardize, positive=positive, effort=effort,
         )  # fmt: skip
+        options.tell(notes)
+        with common.refused_as_bad_input():
+            model.fit(X, train.y)
+
+        facts = {
+            "file": data.name, "rows": n, "test_rows": 0 if test is None else len(test.frame),
+            "features": X.shape[1], "seed": seed, "notes": notes,
+        }  # fmt: skip
+        content = content_of(model, recipe, target=target, event=event, data=facts)
+        content["metrics"] = metrics = _metrics(SavedModel.of(content), model, train, test)
+        content["certificate"] |= models.checks(model, X, train.y)
+        say(model.summary())
+        say("")
+        _print_choice(model)
+        _print_metrics(metrics, n, facts["test_rows"])
+        proof = None if certify is None else options.certified(model, X, train.y, certify, certificate)
+        if json is not None:
+            common.write_json(json, content)
+        if report is not None:
+            options.model_report(report, model, X, train, content, file=json, certificate=proof)
 
 
 def _check(h, alpha, l2, criterion, rule, folds, test_size, effort, seed, jobs):
     from ..selection.criteria import CRITERIA
     from ..selection.grid import RULES
 
-    check_choice("--criterion", criterion, ("cv", *CRITERIA))
-    check_choice("--rule", rule, RULES)
-    check_choice("--effort", effort, EFFORTS)
+    common.check_choice("--criterion", criterion, ("cv", *CRITERIA))
+    common.check_choice("--rule", rule, RULES)
+    common.check_choice("--effort", effort, common.EFFORTS)
     if "auto" not in (h, alpha, l2) and (criterion != "cv" or rule != "min"):
         raise BadInput("--criterion and --rule choose h, alpha or l2; use them with auto for one of these")
     if criterion != "cv" and rule != "min":
@@ -141,48 +153,7 @@ def _check(h, alpha, l2, criterion, rule, folds, test_size, effort, seed, jobs):
         raise BadInput(f"--folds must be 2 or more; got {folds}")
     if not 0 <= test_size < 1:
         raise BadInput(f"--test-size must be a fraction from 0 to below 1; got {test_size:g}")
-    check_seed_and_jobs(seed, jobs)
-
-
-def _run(
-    path, target, h, alpha, l2, *, loss, event, drop, categorical, impute, test_size, json, report,
-    group_categories, search, settings, seed, jobs, certify, certificate,
-):  # fmt: skip
-    from ..estimators.io import SavedModel, content_of
-    from . import models
-    from .data import load
-
-    data = load(path, target, loss=loss, event=event, drop=drop, impute=impute)
-    train, test = _split(data, test_size, seed)
-    recipe, X, notes = options.learned(train, impute, categorical)
-    n, parts = len(X), len(recipe.columns) if group_categories else X.shape[1]
-    check_count(h, parts, "columns" if group_categories else "features")
-    if "auto" in (h, alpha, l2) and search["criterion"] is None and search["folds"] > n:
-        raise BadInput(f"--folds must be at most {n}, the number of rows; got {search['folds']}")
-    model = models.build(
-        data.loss, h, alpha, l2, seed=seed, jobs=jobs, groups=recipe.groups if group_categories else None,
-        **search, **settings,
-    )  # fmt: skip
-    options.tell(notes)
-    with refused_as_bad_input():
-        model.fit(X, train.y)
-
-    facts = {
-        "file": Path(path).name, "rows": n, "test_rows": 0 if test is None else len(test.frame),
-        "features": X.shape[1], "seed": seed, "notes": notes,
-    }  # fmt: skip
-    content = content_of(model, recipe, target=target, event=event, data=facts)
-    content["metrics"] = metrics = _metrics(SavedModel.of(content), model, train, test)
-    content["certificate"] |= models.checks(model, X, train.y)
-    say(model.summary())
-    say("")
-    _print_choice(model)
-    _print_metrics(metrics, n, facts["test_rows"])
-    proof = None if certify is None else options.certified(model, X, train.y, certify, certificate)
-    if json is not None:
-        write_json(json, content)
-    if report is not None:
-        options.model_report(report, model, X, train, content, file=json, certificate=proof)
+    common.check_seed_and_jobs(seed, jobs)
 
 
 def _split(data, test_size, seed):
@@ -240,21 +211,16 @@ def _print_choice(model):
         l2 = f", l2 = {model.l2_:.4g}" if len(model.l2s_) > 1 else ""
         say(f"chosen from {grid} by {how}: h = {model.h_}, alpha = {alpha}{l2}")
     if "separable" in model.result_.message:
-        note("these variables separate the classes, so their best coefficients are infinite")
-
-
-NAMES = {
-    "rmse": "RMSE", "r2": "R^2", "d2": "deviance explained", "mae": "mean absolute error", "auc": "AUC",
-    "log_loss": "log loss",
-}  # fmt: skip
+        common.note("these variables separate the classes, so their best coefficients are infinite")
 
 
 def _print_metrics(metrics, n_train, n_test):
+    from .models import in_words
+
     rows = {"train": f"on the {n_train} training rows", "test": f"on {n_test} test rows"}
     for part, where in rows.items():
         if part in metrics:
-            values = (f"{NAMES.get(name, name)} {value:.4g}" for name, value in metrics[part].items())
-            say(f"{where}: {', '.join(values)}")
+            say(f"{where}: {in_words(metrics[part])}")
     found = metrics.get("cross_validation")
     if found:
         what = "mean squared error" if found["score"] == "neg_mean_squared_error" else "mean loss"

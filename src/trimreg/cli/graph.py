@@ -7,27 +7,11 @@ from typing import Annotated
 
 import typer
 
-from . import options
-from .common import (
-    BadInput,
-    check_choice,
-    check_count,
-    check_outputs,
-    check_picture,
-    check_seed_and_jobs,
-    exit_codes,
-    parse_alpha,
-    parse_h,
-    refused_as_bad_input,
-    say,
-    write_json,
-    write_picture,
-    write_text,
-)
+from . import common, options
+from .common import BadInput, say
 
 CRITERIA = ("ebic", "bic", "aic", "stars", "cv")
 KINDS = ("pearson", "spearman", "kendall")
-EFFORTS = ("low", "medium", "high")
 
 
 def graph(
@@ -88,42 +72,42 @@ def graph(
 
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
-    with exit_codes(interrupted=lambda: "interrupted; nothing was written"):
-        h, alpha = parse_h(h), parse_alpha(alpha)
-        check_choice("--criterion", criterion, CRITERIA)
-        check_choice("--kind", kind, KINDS)
-        check_choice("--effort", effort, EFFORTS)
+    with common.exit_codes():
+        h, alpha = common.parse_h(h), common.parse_alpha(alpha)
+        common.check_choice("--criterion", criterion, CRITERIA)
+        common.check_choice("--kind", kind, KINDS)
+        common.check_choice("--effort", effort, common.EFFORTS)
         if scores not in (None, "npn"):
             raise BadInput(f"--scores must be npn; got {scores!r}")
         if scores and kind != "pearson":
             raise BadInput("--scores npn is for --kind pearson; drop one of them")
         if not 0 <= shrinkage < 1:
             raise BadInput(f"--shrinkage must be from 0 to below 1; got {shrinkage:g}")
-        check_seed_and_jobs(seed, jobs)
-        check_picture("--picture", picture)
-        check_outputs(picture=picture, edges=edges, json=json, report=report)
+        common.check_seed_and_jobs(seed, jobs)
+        common.check_picture("--picture", picture)
+        common.check_outputs(picture=picture, edges=edges, json=json, report=report)
         if report is not None:
             options.check_report()
 
         X, notes = _read(data, drop or (), impute)
         p = X.shape[1]
-        check_count(h, p * (p - 1) // 2, "pairs of columns")
+        common.check_count(h, p * (p - 1) // 2, "pairs of columns")
         settings = {
             "kind": kind, "scores": scores, "shrinkage": shrinkage, "standardize": standardize,
             "effort": effort,
         }  # fmt: skip
         model = _build(h, alpha, criterion, seed, jobs, len(X), settings)
         options.tell(notes)
-        with refused_as_bad_input():
+        with common.refused_as_bad_input():
             model.fit(X)
         say(model.summary())
         content = _content(model, X, data, settings, h, criterion, notes)
         found = content["certificate"]["local_minimum"]
         say("\na local minimum: " + {True: "yes", False: "no", None: "not decided"}[found])
         if edges is not None:
-            write_text(edges, model.edges_.to_frame().to_csv(index=False, lineterminator="\n"))
+            common.write_text(edges, model.edges_.to_frame().to_csv(index=False, lineterminator="\n"))
         if json is not None:
-            write_json(json, content)
+            common.write_json(json, content)
         if picture is not None:
             _draw(model, picture)
         if report is not None:
@@ -136,7 +120,7 @@ def _read(path, drop, impute):
     from .data import columns_of
 
     if impute is not None:
-        check_choice("--impute", impute, tables.IMPUTE)
+        common.check_choice("--impute", impute, tables.IMPUTE)
     frame, notes = columns_of(tables.read_table(path), drop)
     text = [name for name in frame if not tables.is_number(frame[name])]
     if text:
@@ -212,4 +196,4 @@ def _draw(model, picture):
     # A dollar sign would start a formula.
     names = [str(name).replace("$", r"\$") for name in model.feature_names_in_]
     network(model.partial_correlation_, names, ax=figure.subplots())
-    write_picture(figure, picture)
+    common.write_picture(figure, picture)

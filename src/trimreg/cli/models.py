@@ -108,6 +108,18 @@ def scores(loss: str, eta: np.ndarray, y: np.ndarray, classes: Any = None) -> di
     return found
 
 
+#: What the names of :func:`scores` stand for, in printed text.
+NAMES = {
+    "rmse": "RMSE", "r2": "R^2", "d2": "deviance explained", "mae": "mean absolute error", "auc": "AUC",
+    "log_loss": "log loss",
+}  # fmt: skip
+
+
+def in_words(values: dict[str, float]) -> str:
+    """Scores in one line."""
+    return ", ".join(f"{NAMES.get(name, name)} {value:.4g}" for name, value in values.items())
+
+
 def checks(model: Any, X: Any, y: np.ndarray) -> dict[str, Any]:
     """The checks of the solution that are recomputed from the data, for the certificate of a model."""
     from ..reports.model import diagnostics

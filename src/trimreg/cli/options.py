@@ -133,7 +133,7 @@ def model_report(
     """Write the page of a fitted model."""
     from ..estimators.io import json_text
     from ..reports import write_model_report
-    from .fit import NAMES
+    from .models import NAMES
 
     where = {"train": "training rows", "test": "test rows"}
     scores = {

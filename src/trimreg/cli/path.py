@@ -7,19 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from . import options
-from .common import (
-    BadInput,
-    check_count,
-    check_outputs,
-    check_picture,
-    exit_codes,
-    parse_alpha,
-    print_table,
-    refused_as_bad_input,
-    write_picture,
-    write_text,
-)
+from . import common, options
+from .common import BadInput
 
 _SHOWN = 3  # names in a cell of the table
 
@@ -63,12 +52,12 @@ def path(
 
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
-    with exit_codes(interrupted=lambda: "interrupted; nothing was written"):
-        alpha = parse_alpha(alpha)
+    with common.exit_codes():
+        alpha = common.parse_alpha(alpha)
         if alpha == "auto":
             raise BadInput("--alpha of a path must be exact or a number; got 'auto'")
-        check_picture("--picture", picture)
-        check_outputs(out=out, picture=picture)
+        common.check_picture("--picture", picture)
+        common.check_outputs(out=out, picture=picture)
         from .data import load
 
         table = load(data, target, loss=loss, event=event, drop=drop or (), impute=impute)
@@ -76,7 +65,7 @@ def path(
         groups = recipe.groups if group_categories else None
         parts = len(recipe.columns) if group_categories else X.shape[1]
         if max_h is not None:
-            check_count(max_h, parts, "columns" if group_categories else "features", option="--max-h")
+            common.check_count(max_h, parts, "columns" if group_categories else "features", option="--max-h")
         options.tell(notes)
         fits, classes = fit_path(
             X, table.y, table.loss, hs="auto" if max_h is None else list(range(max_h + 1)), alphas=[alpha],
@@ -84,7 +73,7 @@ def path(
         )  # fmt: skip
         _print(fits, recipe.features)
         if out is not None:
-            write_text(out, _csv(fits, recipe.features, classes))
+            common.write_text(out, _csv(fits, recipe.features, classes))
         if picture is not None:
             _draw(fits, X, target, picture)
 
@@ -101,7 +90,7 @@ def fit_path(X: Any, y: Any, loss: str, **arguments: Any) -> tuple[Any, list | N
         classes, y = np.unique(y, return_inverse=True)
         y, loss = y.astype(float), "logistic" if classes.size == 2 else Multinomial(classes.size)
         classes = None if classes.size == 2 else classes.tolist()
-    with refused_as_bad_input():
+    with common.refused_as_bad_input():
         return trimmed_path(X, y, loss=loss, verbose=1, **arguments), classes
 
 
@@ -120,7 +109,7 @@ def _print(fits, features):
         before = now
     headings = [(name, "right") for name in ("h", "kept", "objective")]
     headings += [("enter", "left"), ("leave", "left")]
-    print_table("Best fits found for each h", headings, rows)
+    common.print_table("Best fits found for each h", headings, rows)
 
 
 def _names(indices, features):
@@ -169,4 +158,4 @@ def _draw(fits, X, target, picture):
     coefficient_path_over_h(fits.hs, coefs, names=names, ax=ax)
     ax.set_ylabel(label)
     ax.set_title(f"{_cut(target)} by h variables".replace("$", r"\$"), loc="left", fontsize=11)
-    write_picture(figure, picture)
+    common.write_picture(figure, picture)

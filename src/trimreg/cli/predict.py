@@ -31,7 +31,7 @@ def predict(
 
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
-    with exit_codes(interrupted=lambda: "interrupted; nothing was written"):
+    with exit_codes():
         from ..estimators import load
         from . import tables
 
@@ -53,8 +53,7 @@ def _print_scores(saved, frame, eta):
     import numpy as np
 
     from .data import target_of
-    from .fit import NAMES
-    from .models import scores
+    from .models import in_words, scores
 
     targets = [saved.target] if saved.event is None else [saved.target, saved.event]
     if not all(name in frame for name in targets):
@@ -67,6 +66,5 @@ def _print_scores(saved, frame, eta):
     if saved.classes is not None and not np.isin(y, saved.classes).all():
         note(f"the target {saved.target!r} has classes unknown to the fit; no scores")
         return
-    values = scores(saved.loss, eta[known], y, saved.classes).items()
-    shown = ", ".join(f"{NAMES.get(name, name)} {value:.4g}" for name, value in values)
+    shown = in_words(scores(saved.loss, eta[known], y, saved.classes))
     say(f"on {int(known.sum())} rows with {saved.target!r}: {shown}", err=True)

@@ -89,13 +89,15 @@ class DenseDesign(ScaledMatrix):
 
     def _moments(self, weights, center):
         n, p = self.shape
-        mean = self._transposed_product(weights) if center else np.zeros(p)
         if n == 0 or np.any(weights != weights[0]):
+            mean = self._transposed_product(weights) if center else np.zeros(p)
             deviation = self._deviations(weights, mean, np.arange(p), refine=center)
             return mean, deviation
-        square = np.zeros(p)
+        mean, square = np.zeros(p), np.zeros(p)
         with np.errstate(over="ignore", invalid="ignore"):
             for rows, cols in self._blocks():
                 part = self.X[rows, cols].astype(float, copy=False)
                 square[cols] += np.einsum("ij,ij->j", part, part) * weights[0]
+                if center:  # the block is still in the processor's cache
+                    mean[cols] += weights[rows] @ part
         return self._refined_moments(weights, mean, square, center)

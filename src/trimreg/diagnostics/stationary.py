@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from ..losses import Loss
 from ..penalties import Penalty
-from .arguments import vector
 from .candidate import read_candidate
 
 
@@ -89,22 +88,6 @@ def stationarity(
     if weights is None:
         weights = point.penalty.weights(point.theta, point.alpha, point.gradient)
     else:
-        weights = _feasible_weights(weights, point)
+        weights = point.penalty.checked_weights(weights)
     distance = point.penalty.stationarity(point.theta, weights, point.gradient, point.alpha, point.positive)
     return float(distance + np.sum(point.intercept_derivative**2))
-
-
-def _feasible_weights(weights, point):
-    """``weights``, if they lie in S up to rounding; outside of S the objective is infinite."""
-    weights = vector("weights", weights, point.penalty.norm.count)
-    slack = np.sqrt(np.finfo(float).eps)
-    if (weights < -slack).any() or (weights > 1 + slack).any():
-        raise ValueError("weights must lie between 0 and 1")
-    n_free, regular = point.penalty.n_free, (point.factor > 0) & np.isfinite(point.factor)
-    count = int(np.count_nonzero(regular))
-    if n_free is not None and abs(weights[regular].sum() - (count - n_free)) > slack * max(count, 1):
-        raise ValueError(
-            f"weights must sum to {count - n_free}, the number of penalized features that are not free; "
-            f"got {weights[regular].sum():g}"
-        )
-    return weights

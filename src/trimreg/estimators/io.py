@@ -23,6 +23,7 @@ from .columns import Column, Recipe
 from .summary import plain
 
 FORMAT, FORMAT_VERSION = "trimreg model", 1
+_WRITTEN = "give one written by trimreg.save or trimreg fit --json"
 
 
 def save(model: Any, path: str | os.PathLike) -> Path:
@@ -69,13 +70,13 @@ def load(path: str | os.PathLike) -> SavedModel:
     """
     path = Path(path)
     if not path.is_file():
-        raise BadInput(f"there is no file {str(path)!r}; give one written by trimreg.save")
+        raise BadInput(f"there is no file {str(path)!r}; {_WRITTEN}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"{path} is not JSON ({error}); give a file written by trimreg fit --json") from None
+        raise BadInput(f"{path} is not JSON ({error}); {_WRITTEN}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise BadInput(f"{path} holds no model; give a file written by trimreg fit --json")
+        raise BadInput(f"{path} holds no model; {_WRITTEN}")
     if content.get("format_version") != FORMAT_VERSION:
         found = content.get("format_version")
         raise BadInput(f"{path} has format {found}, but this version reads {FORMAT_VERSION}; fit again")

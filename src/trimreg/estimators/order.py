@@ -43,7 +43,7 @@ def forward_order(
     unit = np.sqrt(np.maximum(np.diag(H), 0.0))
     unit = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0)
     H, c = H * unit * unit[:, None], c * unit  # gains do not depend on units, but rounding would
-    c = c / (np.max(np.abs(c), initial=0.0) or 1.0)  # lest squares under- or overflow
+    c = c / (np.max(np.abs(c), initial=0.0) or 1.0)  # so that squares neither under- nor overflow
     if first is not None and np.any(first):
         _sweep(H, c, np.flatnonzero(first))
         H, c, parts = H[np.ix_(~first, ~first)], c[~first], parts[~first]
@@ -77,19 +77,27 @@ def _order_of_parts(H, c, part):
     members = np.split(np.argsort(part, kind="stable"), np.cumsum(sizes)[:-1])
     alike = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
     tables = [(which, np.array([members[k] for k in which])) for which in alike]
-    order, gain = [], np.empty(sizes.size)
+    order, gain, taken = [], np.empty(sizes.size), np.zeros(sizes.size, dtype=bool)
     for _ in range(sizes.size):
         for which, table in tables:
-            gain[which] = _gains(H, c, table)
-        gain[order] = -1.0
+            left = ~taken[which]
+            gain[which[left]] = _gains(H, c, table[left])
         order.append(int(np.argmax(gain)))
+        taken[order[-1]], gain[order[-1]] = True, -1.0
         _sweep(H, c, members[order[-1]])
     return order
 
 
 def _gains(H, c, table):
     """Twice the gains of parts of one size; each row of ``table`` has the coordinates of one part."""
-    values, vectors = np.linalg.eigh(H[table[:, :, None], table[:, None, :]])
+    blocks = H[table[:, :, None], table[:, None, :]]
+    try:
+        factor = np.linalg.cholesky(blocks)
+        if np.diagonal(factor, axis1=1, axis2=2).min(initial=1.0) ** 2 > 1e3 * _DEPENDENT:
+            return np.sum(np.linalg.solve(factor, c[table][:, :, None]) ** 2, axis=(1, 2))
+    except np.linalg.LinAlgError:
+        pass
+    values, vectors = np.linalg.eigh(blocks)
     along = np.einsum("gij,gi->gj", vectors, c[table])
     return np.divide(along**2, values, out=np.zeros_like(values), where=values > _DEPENDENT).sum(axis=1)
 

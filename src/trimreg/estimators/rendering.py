@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import textwrap
 import unicodedata
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -55,7 +54,6 @@ class Table(NamedTuple):
     names: list
     columns: dict
     rest: str = ""
-    note: str = ""
 
 
 # -- text -----------------------------------------------------------------------------------------------
@@ -79,8 +77,7 @@ def to_text(table: Table, width: int) -> str:
     rest += [f"… {left_out} more columns"] if left_out else []
     head = [cut(one_line(table.title), width)] if table.title else []
     head += _fact_lines(table.facts, width)
-    note = textwrap.wrap(one_line(table.note), width)
-    return "\n".join(line.rstrip() for line in [*head, *[""] * bool(head), *lines, *rest, *note])
+    return "\n".join(line.rstrip() for line in [*head, *[""] * bool(head), *lines, *rest])
 
 
 def one_line(text: str) -> str:
@@ -211,7 +208,6 @@ def to_html(table: Table) -> str:
         "<tbody>",
         *rows,
         "</tbody></table>",
-        f"<p>{_escape(table.note)}</p>" if table.note else "",
         "</div>",
     ]
     return "\n".join(line for line in lines if line)
@@ -247,7 +243,6 @@ def to_latex(table: Table, label: str | None = None) -> str:
         *(row + r" \\" for row in rows),
         r"\bottomrule",
         r"\end{tabular}",
-        rf"\par\smallskip {latex(table.note)}" if table.note else "",
         r"\end{table}",
     ]
     return "\n".join(line for line in lines if line)

@@ -18,10 +18,10 @@ EMPTY_MODEL = "no variables in the model"
 class Summary:
     """A table with one row per variable, under lines of facts about the fit.
 
-    ``facts`` are the lines above the table, by label: text, numbers, booleans, or lists or dicts of these.
-    ``names`` are those of the variables. ``columns`` maps each header to one entry per name; None is an empty
-    cell. ``note`` is a line below the table. At most ``max_rows`` rows are shown (None: all), and the others
-    are counted; ``to_frame`` and ``to_dict`` have all.
+    ``facts`` are the lines above the table, by label: text, numbers, booleans, or lists or dicts of these;
+    None is left out. ``names`` are those of the variables. ``columns`` maps each header to one entry per
+    name; None is an empty cell. At most ``max_rows`` rows are shown (None: all), and the others are counted;
+    ``to_frame`` and ``to_dict`` have all.
 
     Examples
     --------
@@ -43,16 +43,14 @@ class Summary:
         facts: Mapping,
         names: Iterable,
         columns: Mapping,
-        note: str = "",
         max_rows: int | None = 50,
     ):
         if max_rows is not None and (not isinstance(max_rows, Integral) or max_rows < 1):
             raise ValueError(f"max_rows must be an integer >= 1 or None; got {max_rows!r}")
         self.title = str(title)
-        self.facts = {str(key): plain(value) for key, value in facts.items()}
+        self.facts = {str(key): plain(value) for key, value in facts.items() if value is not None}
         self.names = [str(name) for name in names]
         self.columns = {str(header): [plain(value) for value in values] for header, values in columns.items()}
-        self.note = str(note)
         self.max_rows = max_rows
         for header, values in self.columns.items():
             if len(values) != len(self.names):
@@ -78,7 +76,7 @@ class Summary:
         hidden = len(self) - count
         rest = EMPTY_MODEL if not self.names else f"… {hidden} more" if hidden else ""
         columns = {header: values[:count] for header, values in self.columns.items()}
-        return Table(self.title, self.facts, self.names[:count], columns, rest, self.note)
+        return Table(self.title, self.facts, self.names[:count], columns, rest)
 
     def to_text(self, width: int | None = None) -> str:
         """The table as aligned text.
@@ -129,11 +127,11 @@ class Summary:
     def to_dict(self) -> dict:
         """All rows in Python's own types, ready for ``json``.
 
-        The keys are ``title``, ``facts``, ``names``, ``columns`` and ``note``.
+        The keys are ``title``, ``facts``, ``names`` and ``columns``.
         """
         columns = {header: list(values) for header, values in self.columns.items()}
         parts = {"title": self.title, "facts": dict(self.facts), "names": list(self.names)}
-        return {**parts, "columns": columns, "note": self.note}
+        return {**parts, "columns": columns}
 
 
 def summarize(
@@ -144,11 +142,10 @@ def summarize(
     weights: Any = None,
     *,
     always: Any = None,
-    groups: Iterable | None = None,
+    groups: Any = None,
     outputs: Iterable | None = None,
     title: str = "",
     facts: Mapping | None = None,
-    note: str = "",
     max_rows: int | None = 50,
 ) -> Summary:
     r"""The summary of a linear model: its nonzero rows, in the order of entry.
@@ -159,83 +156,34 @@ def summarize(
 
     ``coef`` and ``standardized`` have one row per variable, unlike scikit-learn's ``coef_`` of several
     outputs; of the standardized coefficients of several outputs only the norm is shown. ``order`` is the step
-    of entry, from 1, and negative or None without one. ``weights`` are the trimming weights: 0 is "free",
-    anything above it "penalized". ``always`` marks variables that are never penalized. ``facts`` come from
-    :func:`fit_facts`.
+    of entry, from 1, and negative without one. ``weights`` are the trimming weights: 0 is "free", anything
+    above it "penalized". ``always`` marks variables that are never penalized.
     """
     coef = np.asarray(coef, dtype=float)
-    p = coef.shape[0] if coef.ndim else 0
+    p = len(coef)
     names = [f"x{j}" for j in range(p)] if names is None else list(names)
-    if coef.ndim not in (1, 2) or p != len(names):
-        raise ValueError(f"coef must have one row for each of the {len(names)} names; got shape {coef.shape}")
     values = coef if standardized is None else np.asarray(standardized, dtype=float)
-    if values.shape != coef.shape:
-        raise ValueError(f"standardized must have the shape of coef, {coef.shape}; got {values.shape}")
-    given = {"order": order, "weights": weights, "always": always, "groups": groups}
-    table = {key: list(column) for key, column in given.items() if column is not None}
-    for key, column in table.items():
-        if len(column) != p:
-            raise ValueError(f"{key} must have one entry for each of the {p} names; got {len(column)}")
-
-    is_always = np.array(table.get("always", [False] * p), dtype=bool)
-    steps = [_step(step) for step in table.get("order", [None] * p)]
-    steps = [None if unpenalized else step for step, unpenalized in zip(steps, is_always, strict=True)]
+    first = np.zeros(p, dtype=bool) if always is None else np.asarray(always, dtype=bool)
+    step = np.where(first, -1, -1 if order is None else order)
     size = np.hypot.reduce(np.atleast_2d(values.T).T, axis=1)  # no overflow, unlike a sum of squares
-    place = [-1.0 if a else np.inf if s is None else s for s, a in zip(steps, is_always, strict=True)]
+    place = np.where(first, -1.0, np.where(step < 0, np.inf, step))
     ranked = np.lexsort((-np.nan_to_num(size, nan=np.inf), place))
     rows = [j for j in ranked if np.any(coef[j] != 0)]
 
-    columns: dict[str, Any] = {}
-    if coef.ndim == 1:
-        columns["coef"] = coef[rows]
-    else:
-        labels = [str(label) for label in (range(coef.shape[1]) if outputs is None else outputs)]
-        if len(labels) != coef.shape[1] or len(set(labels)) != len(labels):
-            raise ValueError(f"outputs must be {coef.shape[1]} different labels; got {labels}")
-        columns |= {f"coef[{label}]": coef[rows, k] for k, label in enumerate(labels)}
+    columns: dict[str, Any] = {"coef": coef[rows]}
+    if coef.ndim == 2:
+        labels = range(coef.shape[1]) if outputs is None else outputs
+        columns = {f"coef[{label}]": coef[rows, k] for k, label in enumerate(labels)}
     if standardized is not None:
         columns |= {"standardized": values[rows]} if coef.ndim == 1 else {"norm": size[rows]}
     if groups is not None:
-        columns["group"] = [table["groups"][j] for j in rows]
+        columns["group"] = [groups[j] for j in rows]
     if order is not None:
-        columns["order"] = [steps[j] for j in rows]
-    if weights is not None or always is not None:
-        free = np.array(table.get("weights", [1.0] * p), dtype=float) <= 0
-        columns["status"] = ["always" if is_always[j] else "free" if free[j] else "penalized" for j in rows]
-    return Summary(title, facts or {}, [names[j] for j in rows], columns, note=note, max_rows=max_rows)
-
-
-def fit_facts(
-    *,
-    loss: str | None = None,
-    n_samples: int | None = None,
-    n_features: int | None = None,
-    h: int | None = None,
-    alpha: float | None = None,
-    l2: float | None = None,
-    objective: float | None = None,
-    stationarity: float | None = None,
-    intercept: Any = None,
-    converged: bool | None = None,
-    outputs: Iterable | None = None,
-    **more: Any,
-) -> dict[str, Any]:
-    """The facts above the table, under the same labels for every estimator; None is left out.
-
-    Several intercepts become "intercepts", by the labels ``outputs`` if these are given. In the labels of
-    further facts underscores become spaces.
-    """
-    intercept = plain(intercept)
-    several = isinstance(intercept, list)
-    if several and outputs is not None:
-        intercept = {str(label): value for label, value in zip(outputs, intercept, strict=True)}
-    facts = {
-        "loss": loss, "samples": n_samples, "features": n_features, "h": h, "alpha": alpha,
-        "l2": l2, "objective": objective, "stationarity": stationarity,
-        "intercepts" if several else "intercept": intercept, "converged": converged,
-    }  # fmt: skip
-    facts |= {key.replace("_", " "): value for key, value in more.items()}
-    return {key: value for key, value in facts.items() if value is not None}
+        columns["order"] = [None if step[j] < 0 else step[j] for j in rows]
+    if weights is not None:
+        status = np.where(first, "always", np.where(np.asarray(weights) <= 0, "free", "penalized"))
+        columns["status"] = status[rows]
+    return Summary(title, facts or {}, [names[j] for j in rows], columns, max_rows=max_rows)
 
 
 def plain(value: Any, convert: Callable[[Any], Any] = lambda entry: entry) -> Any:
@@ -247,12 +195,3 @@ def plain(value: Any, convert: Callable[[Any], Any] = lambda entry: entry) -> An
     if isinstance(value, (list, tuple)):
         return [plain(entry, convert) for entry in value]
     return convert(value)
-
-
-def _step(step):
-    """A step as int, or None if there is none."""
-    if step is None or step != step or step < 0:
-        return None
-    if step != int(step):
-        raise ValueError(f"order must hold integers; got {step}")
-    return int(step)

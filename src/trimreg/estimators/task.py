@@ -137,7 +137,7 @@ class Task:
         else:
             *_, end = get_solver("mm").iterate(problem, theta, tol=self.options["tol"], effort="low")
             theta, weights = end.theta, end.weights
-            message += "; finished by MM, for there were more than h nonzeros"
+            message += "; finished by MM because there were more than h nonzeros"
         theta = np.where(norm.spread(weights > 0), 0.0, theta)
         return replace(
             step, theta=theta, weights=weights, objective=problem.objective(theta), message=message

@@ -156,12 +156,30 @@ class GraphicalModel(EmpiricalCovariance):
         .. math:: \frac12 \bigl(\log\det\Theta - \mathrm{tr}(S_{test}\Theta) - p \log 2\pi\bigr)
 
         With normal scores it is the likelihood of the scores. With rank correlations it is that of the
-        samples divided by the standard deviations of the training data. ``y`` is ignored.
+        samples divided by the standard deviations of the training data.
+
+        Parameters
+        ----------
+        X_test : array-like of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        float
         """
         return float(log_likelihood(self._second_moments(X_test), np.asarray(self.precision_, dtype=float)))
 
     def mahalanobis(self, X: Any) -> np.ndarray:
-        r"""Squared Mahalanobis distances :math:`(x - \mu)'\Theta(x - \mu)` of the rows of X."""
+        r"""Squared Mahalanobis distances :math:`(x - \mu)'\Theta(x - \mu)` of the rows of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
         rows = self._rows(X)
         return np.sum((rows @ self.precision_) * rows, axis=1)
 
@@ -207,17 +225,22 @@ class GraphicalModel(EmpiricalCovariance):
     def summary(self, max_rows: int | None = 50) -> EdgeTable:
         """A table of the fitted model: one row per edge, the strongest first.
 
-        It shows ``max_rows`` rows, or all if that is None. It prints as text; see also its ``to_html``,
-        ``to_latex`` and ``to_frame``.
-        """
-        from ..estimators.summary import fit_facts
+        Parameters
+        ----------
+        max_rows : int or None, default=50
+            The number of rows shown; None shows all.
 
+        Returns
+        -------
+        EdgeTable
+            Prints as text; see also its ``to_html``, ``to_latex`` and ``to_frame``.
+        """
         check_is_fitted(self)
-        facts = fit_facts(
-            n_samples=self._data.n_samples, n_features=self.n_features_in_, h=self._penalty.n_free,
-            alpha=self.alpha_, objective=self.objective_, stationarity=self.stationarity_,
-            converged=self.result_.converged, edges=self.n_edges_, dual_gap=self.dual_gap_,
-        )  # fmt: skip
+        facts = {
+            "samples": self._data.n_samples, "features": self.n_features_in_, "h": self._penalty.n_free,
+            "alpha": self.alpha_, "objective": self.objective_, "stationarity": self.stationarity_,
+            "converged": self.result_.converged, "edges": self.n_edges_, "dual gap": self.dual_gap_,
+        }  # fmt: skip
         return edge_table(
             self.precision_, self._names(), self.trim_weights_, title=type(self).__name__, facts=facts,
             max_rows=max_rows,

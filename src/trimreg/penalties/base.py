@@ -198,6 +198,24 @@ class Penalty:
         weights[j] = self._weights(self.norm.lengths(theta)[j], alpha, self._factor[j], tie)
         return weights
 
+    def checked_weights(self, weights: Any, name: str = "weights") -> np.ndarray:
+        """``weights`` as an array in [0, 1], one per part; a ValueError about ``name`` if they are not that.
+
+        Entries of parts that are never penalized or excluded do not matter.
+        """
+        expected = f"{name} must hold {self._factor.size} numbers in [0, 1]"
+        try:
+            weights = np.asarray(weights, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"{expected}; got {weights!r}") from None
+        if weights.shape != self._factor.shape:
+            raise ValueError(f"{expected}; got shape {weights.shape}")
+        regular = weights[self._regular]
+        inside = (regular >= -1e-9) & (regular <= 1 + 1e-9)
+        if not inside.all():
+            raise ValueError(f"{expected}; got {regular[~inside][0]}")
+        return weights
+
     def prox(self, z: np.ndarray, alpha: float, step: float = 1.0, positive: Any = False) -> np.ndarray:
         r""":math:`\arg\min_x \frac{1}{2 \eta}\|x - z\|^2 + P_\alpha(x)` with step ``eta``, exactly.
 

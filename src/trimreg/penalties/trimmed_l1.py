@@ -179,20 +179,10 @@ class TrimmedL1(Penalty):
     def checked_weights(self, weights: Any, name: str = "weights") -> np.ndarray:
         """``weights`` as an array in S; a ValueError about ``name`` if they are not in S up to rounding.
 
-        Entries of features that are never penalized or excluded are replaced by 0 or 1.
+        Entries of parts that are never penalized or excluded are replaced by 0 or 1.
         """
-        total = self._regular.size - self.n_free
-        expected = f"{name} must hold {self._factor.size} numbers in [0, 1]"
-        try:
-            weights = np.asarray(weights, dtype=float)
-        except (TypeError, ValueError):
-            raise ValueError(f"{expected}; got {weights!r}") from None
-        if weights.shape != self._factor.shape:
-            raise ValueError(f"{expected}; got shape {weights.shape}")
-        penalized = weights[self._regular]
-        inside = (penalized >= -1e-9) & (penalized <= 1 + 1e-9)
-        if not inside.all():
-            raise ValueError(f"{expected}; got {penalized[~inside][0]}")
+        weights = super().checked_weights(weights, name)
+        penalized, total = weights[self._regular], self._regular.size - self.n_free
         if abs(penalized.sum() - total) > 1e-9 * max(penalized.size, 1):
             raise ValueError(
                 f"{name} must sum to the number of penalized coordinates, {total}; got {penalized.sum():.10g}"

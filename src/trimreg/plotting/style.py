@@ -58,8 +58,7 @@ def spread(positions: ArrayLike, gap: float) -> np.ndarray:
 
     .. math:: \arg\min_x \sum_i (x_i - p_i)^2 \quad\text{with}\quad x_{(i+1)} \ge x_{(i)} + gap,
 
-    in the order of the given positions. With :math:`u_i = x_{(i)} - i \cdot gap` that is isotonic regression,
-    solved by merging neighbors.
+    in the order of the given positions. With :math:`u_i = x_{(i)} - i \cdot gap` that is isotonic regression.
 
     Parameters
     ----------
@@ -77,18 +76,12 @@ def spread(positions: ArrayLike, gap: float) -> np.ndarray:
     >>> spread([5.0, 0.0, 0.2], gap=1.0)
     array([ 5. , -0.4,  0.6])
     """
-    positions = np.asarray(positions, dtype=float)
-    order = np.argsort(positions, kind="stable")
-    blocks: list[tuple[float, int]] = []  # mean and size of each block of neighbors that touch
-    for rank, position in enumerate(positions[order]):
-        mean, size = position - rank * gap, 1
-        while blocks and blocks[-1][0] > mean:
-            other, count = blocks.pop()
-            mean, size = (mean * size + other * count) / (size + count), size + count
-        blocks.append((mean, size))
-    placed = np.empty(positions.size)
-    placed[order] = np.repeat([mean for mean, _ in blocks], [size for _, size in blocks])
-    placed[order] += gap * np.arange(positions.size)
+    from scipy.optimize import isotonic_regression
+
+    placed = np.array(positions, dtype=float)
+    order, steps = np.argsort(placed, kind="stable"), gap * np.arange(placed.size)
+    if placed.size > 1:
+        placed[order] = isotonic_regression(placed[order] - steps).x + steps
     return placed
 
 

@@ -1,4 +1,4 @@
-"""Pages that show a fitted model, the charts on them, and the demonstration.
+"""Pages that show a fitted model, and the charts on them.
 
 The names are imported when they are first asked for.
 """

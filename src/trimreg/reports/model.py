@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..diagnostics import best_swap, is_local_minimum, stationarity
+from ..losses import get_loss
+from ..penalties import TrimmedL1
 from . import pages
 from .charts import Chart, bar_json, chart_json, heat_json
 
@@ -232,9 +235,6 @@ def diagnostics(model: Any, X: Any = None, y: Any = None) -> list[dict]:
     if X is not None and y is not None and not len(model.outliers_):
         problem = model.problem(X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else X, y)
     if problem is not None:
-        from ..diagnostics import stationarity
-        from ..penalties import TrimmedL1
-
         weights = model.trim_weights_ if isinstance(problem["penalty"], TrimmedL1) else None
         measured = stationarity(**problem, weights=weights)
     meaning = "squared distance of 0 from the subdifferential of the objective"
@@ -248,10 +248,6 @@ def diagnostics(model: Any, X: Any = None, y: Any = None) -> list[dict]:
 
 
 def _point_checks(problem, names):
-    from ..diagnostics import best_swap, is_local_minimum
-    from ..losses import get_loss
-    from ..penalties import TrimmedL1
-
     if not isinstance(problem["penalty"], TrimmedL1):
         return []
     point = is_local_minimum(**problem, tol=1e-4)

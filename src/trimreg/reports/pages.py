@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -126,8 +127,6 @@ def svg_image(figure: Any) -> str:
 
     An image has its own names and styles, so two of them cannot interfere.
     """
-    import io
-
     import matplotlib
     from matplotlib import pyplot
 

@@ -23,7 +23,7 @@ from ..solvers import EFFORTS
 from .criteria import criterion_value, effective_df
 from .folds import ALL_COLUMNS, LinearFolds, TotalGram, predictors
 from .grid import check_l2s
-from .path import count_samples, features_in, grid_for, l2s_for, n_parts, ridged, solve_path
+from .path import count_samples, features_in, grid_for, l2s_for, n_parts, ridged, ridges_for, solve_paths
 from .search import Search, times_tested
 
 
@@ -77,37 +77,46 @@ class SurfaceCV(LinearEstimator):
             folds = search.folds(rows, y, groups=cv_groups, weights=d, classifier=is_classifier(self))
             times = (np.bincount(train, minlength=d.size) for train, _ in folds)
             n = min(count_samples(sample_weight, d, each) for each in times)
-        self.hs_, self.alphas_ = grid = grid_for(task, self.hs, self.alphas, n)
         self.l2s_ = l2s_for(task, self.l2s, by_folds=self.criterion is None)
+        self.hs_, self.alphas_ = grid = grid_for(task, self.hs, self.alphas, n, shrunk=self.l2s_[-1] > 0)
+        ridges = ridges_for(task, self.l2s_, self.alphas_, by_folds=self.criterion is None)
         for name in ("score_path_", "l2_score_path_", "criterion_path_", "l2_criterion_path_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if self.criterion is None:
             scores = None if scorer is None else partial(self._scores, scorer, X, np.asarray(y))
             total = self._total_gram(X, task)
-            parts = LinearFolds(data, settings, *grid, self.effort, total, scores, self.l2s_)
+            parts = LinearFolds(data, settings, *grid, self.effort, total, scores, ridges)
             options = {"repeats": times_tested(folds), "shared": stays_in_process(X)}
-            self.l2_score_path_, best = search.by_folds(parts.fit, parts.score, folds, *grid, **options)
-            self.score_path_ = self.l2_score_path_[:, :, best[2]]
-            path = self._paths(search, [ridged(task, self.l2s_[best[2]])])[0]
+            values, best = search.by_folds(parts.fit, parts.score, folds, *grid, **options)
+            self.l2_score_path_, k = self._of_selection(values, best[2])
+            self.score_path_ = self.l2_score_path_[:, :, k]
+            path = self._paths(search, task, [ridges[best[2]]])[0]
         else:
-            tasks = [ridged(task, l2) for l2 in self.l2s_]
-            paths = self._paths(search, tasks)
+            paths = self._paths(search, task, ridges)
             values = [
-                criteria_of_path(self.criterion, data, one, path, n, self.fit_intercept)
-                for one, path in zip(tasks, paths, strict=True)
+                criteria_of_path(self.criterion, data, ridged(task, ridge.l2), path, n, self.fit_intercept)
+                for ridge, path in zip(ridges, paths, strict=True)
             ]
-            self.l2_criterion_path_, best = search.by_criterion(np.stack(values, axis=2), *grid)
-            self.criterion_path_ = self.l2_criterion_path_[:, :, best[2]]
+            values, best = search.by_criterion(np.stack(values, axis=2), *grid)
+            self.l2_criterion_path_, k = self._of_selection(values, best[2])
+            self.criterion_path_ = self.l2_criterion_path_[:, :, k]
             path = paths[best[2]]
         self.path_, self.coef_path_, self.best_index_ = path, path.coefs, best[:2]
         self.h_, self.chosen_alpha_ = int(self.hs_[best[0]]), self.alphas_[best[1]]
-        self._fit_choice(data, replace(settings, l2=self.l2s_[best[2]]))
+        ridge = ridges[best[2]]
+        self.selection_l2_ = float(ridge.selection if self.chosen_alpha_ == "exact" else ridge.l2)
+        self._fit_choice(data, replace(settings, l2=ridge.l2))
 
-    def _paths(self, search, tasks):
-        """The fits to all samples for tasks of different l2."""
-        with search.progress(len(tasks) * self.hs_.size * len(self.alphas_), "fits") as advance:
+    def _of_selection(self, values, k):
+        """The values of every l2 with the selection of the k-th ridge, and the place of its l2."""
+        place, selection = divmod(k, values.shape[2] // self.l2s_.size)
+        return values[:, :, selection :: values.shape[2] // self.l2s_.size], place
+
+    def _paths(self, search, task, ridges):
+        """The fits to all samples for every ridge."""
+        with search.progress(len(ridges) * self.hs_.size * len(self.alphas_), "fits") as advance:
             options = {"effort": self.effort, "verify": False, "advance": advance}
-            return [solve_path(task, self.hs_, self.alphas_, **options) for task in tasks]
+            return solve_paths(task, self.hs_, self.alphas_, ridges, **options)
 
     def _scorer(self):
         """The scorer for ``scoring``, or None."""
@@ -152,11 +161,14 @@ class SurfaceCV(LinearEstimator):
     def _fit_choice(self, data, settings):
         """Fit the chosen h and alpha to all samples, starting from the cell of the path."""
         i, j = self.best_index_
-        cell = self.path_.results[i][j]
+        chosen = self.path_.results[i][j]
         choice = {"penalty": self._penalty(self.h_), "alpha": self.chosen_alpha_}
         final = replace(settings, **choice, options={"effort": self.effort})
-        result, task = minimize(data, final, cell.coef)
-        chosen = _settled(cell, result, self.tol * self.path_.objectives.max())
+        if self.selection_l2_ == settings.l2:
+            result, task = minimize(data, final, chosen.coef)
+            chosen = _settled(chosen, result, self.tol * self.path_.objectives.max())
+        else:  # the features were selected with another ridge: a search with this one would change them
+            task = set_up(data, final)
         if np.isnan(chosen.stationarity):  # cells of a path carry no certificate
             chosen = replace(chosen, stationarity=task.stationarity_of(chosen))
         self._take(chosen, task)
@@ -236,7 +248,8 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
     ----------
     hs : "auto", or sequence of int or fractions, default="auto"
         How many coefficients (or groups) carry no penalty. ``"auto"`` is
-        :func:`~trimreg.selection.auto_hs`: from 0 to a sensible maximum, not every integer.
+        :func:`~trimreg.selection.auto_hs`: from 0 to a sensible maximum, not every integer. The maximum is
+        larger if there is a ridge term.
     alphas : "exact", "auto" or sequence, default="exact"
         ``"exact"`` chooses among best subsets, so only h is left to choose. ``"auto"`` is a grid of 21
         numbers. A sequence may hold numbers and ``"exact"``.
@@ -245,8 +258,8 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
         other than least squares these are multiplied by the curvature of the loss, and 0.001 takes the place
         of 0, because classes that can be separated have no fit without a ridge. The more coefficients are
         kept and the weaker the signal, the more a ridge helps: ``TrimmedLassoCV(hs=[10])`` predicts as well
-        as ten features can. 0 leaves the coefficients unshrunk, and takes about a quarter of the time. None
-        is ``"auto"`` for a choice by folds, and the least of its values with a ``criterion``.
+        as ten features can. 0 leaves the coefficients unshrunk. None is ``"auto"`` for a choice by folds, and
+        the least of its values with a ``criterion``. See Notes for how best subsets use several.
     cv : int, splitter or iterable, default=None
         The folds; None is 5. As in scikit-learn, stratified for classifiers. ``RepeatedKFold`` averages the
         scores over several divisions of the samples; standard errors do not shrink with the repetitions.
@@ -280,12 +293,14 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
         The choice; ``chosen_alpha_`` is the element of ``alphas_``, which may be ``"exact"``.
     l2_ : float
         The chosen ridge term. The following paths are those of this l2.
+    selection_l2_ : float
+        The ridge term with which the features were selected.
     hs_, alphas_, l2s_ : ndarray of int, list, ndarray
         The grid.
     score_path_ : ndarray of shape (n_hs, n_alphas, n_folds)
         Test scores, greater is better; only without ``criterion``.
     l2_score_path_ : ndarray of shape (n_hs, n_alphas, n_l2s, n_folds)
-        Test scores for every l2.
+        Test scores for every l2, with features selected at ``selection_l2_``.
     mse_path_ : ndarray of shape (n_hs, n_alphas, n_folds)
         Mean squared errors of the test samples; only without ``scoring`` and ``criterion``.
     criterion_path_ : ndarray of shape (n_hs, n_alphas)
@@ -302,6 +317,16 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
     entry_order_ : ndarray of int of shape (n_features,)
         The step at which a feature enters as h grows, for the chosen alpha. Forward selection orders features
         that enter together. 0 is never penalized, -1 is not in the model.
+
+    Notes
+    -----
+    A ridge that is strong enough to select features that predict well together shrinks the coefficients too
+    much. So folds choose the two apart if alpha is ``"exact"`` and there are several ``l2s``. Best subsets
+    are searched with the l2 nearest to the curvature of the loss (1 for least squares and columns of
+    deviation one), and without a ridge if 0 is among the l2s. Every l2 is then fitted to these features. The
+    fit to any h features is a local minimum for ``alpha="exact"``, so certificates hold for ``l2_``. But with
+    ``l2_`` alone other features may have a lower objective. With a criterion, or with a number for alpha, one
+    l2 does both.
 
     Examples
     --------
@@ -347,9 +372,9 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
 
     Attributes
     ----------
-    h_, alpha_, chosen_alpha_, l2_, hs_, alphas_, l2s_, score_path_, l2_score_path_, criterion_path_
+    h_, alpha_, chosen_alpha_, l2_, selection_l2_, hs_, alphas_, l2s_, score_path_, l2_score_path_
         As in :class:`TrimmedLassoCV`.
-    l2_criterion_path_, coef_path_, path_, best_index_
+    criterion_path_, l2_criterion_path_, coef_path_, path_, best_index_
         As in :class:`TrimmedLassoCV`.
     classes_ : ndarray
     coef_, intercept_, support_, entry_order_, result_, ...
@@ -405,9 +430,9 @@ class MEstimatorCV(Regressor, SurfaceCV):
 
     Attributes
     ----------
-    h_, alpha_, chosen_alpha_, l2_, hs_, alphas_, l2s_, score_path_, l2_score_path_, criterion_path_
+    h_, alpha_, chosen_alpha_, l2_, selection_l2_, hs_, alphas_, l2s_, score_path_, l2_score_path_
         As in :class:`TrimmedLassoCV`.
-    l2_criterion_path_, coef_path_, path_, best_index_
+    criterion_path_, l2_criterion_path_, coef_path_, path_, best_index_
         As in :class:`TrimmedLassoCV`.
     coef_, intercept_, support_, entry_order_, result_, ...
         The model with that h and alpha, as in :class:`~trimreg.MEstimator`.

@@ -24,7 +24,7 @@ from ..designs import as_design
 from ..designs.convert import is_virtual
 from ..estimators.task import Data, Settings, set_up
 from ..solvers.gram import FixedGram
-from .path import cells
+from .path import Ridge, cells
 
 _COPIED = 1 << 26  # bytes of X up to which a fold has its own copy of the training rows
 _PREDICTED = 1 << 24  # linear predictors (of all samples) that one pass over data on disk computes
@@ -81,7 +81,7 @@ def _second_moments(X, weights, center):
 
 
 class Fits(NamedTuple):
-    """Coefficients and intercepts of every cell, l2 by l2 and row by row, and the loss they minimize."""
+    """Coefficients and intercepts of every cell, ridge by ridge and row by row, and their loss."""
 
     coefs: np.ndarray
     intercepts: np.ndarray
@@ -99,7 +99,7 @@ class LinearFolds:
     effort: str
     total: TotalGram | None = None
     scorer: Callable | None = None  # scores of (coefs, intercepts, test); None is minus the loss
-    l2s: Sequence[float] = (0.0,)
+    ridges: Sequence[Ridge] = (Ridge(0.0, 0.0),)
 
     def fit(self, train: np.ndarray) -> Fits:
         """The surface on the training samples. A sample that occurs twice counts twice."""
@@ -107,18 +107,19 @@ class LinearFolds:
         task = set_up(self._weighted(self.data.d * times), self.settings)
         gram = None if self.total is None else self._gram(task, times)
         options = {"effort": self.effort, "gram": gram, "verify": False}
-        _, grids, _ = cells(task, self.hs, self.alphas, self.l2s, **options)
+        _, grids, _ = cells(task, self.hs, self.alphas, self.ridges, **options)
         fits = [task.in_units(step.theta) for steps in grids for row in steps for step in row]
         coefs, intercepts = (np.array(values) for values in zip(*fits, strict=True))
         return Fits(coefs, intercepts, task.problem.loss)
 
     def score(self, fits: Fits, test: np.ndarray) -> np.ndarray:
-        """Scores of every cell on the test samples, of shape (n_hs, n_alphas, n_l2s)."""
+        """Scores of every cell on the test samples, of shape (n_hs, n_alphas, n_ridges)."""
         if self.scorer is None:
             scores = minus_loss(self.data, fits, test)
         else:
             scores = self.scorer(fits.coefs, fits.intercepts, test)
-        scores = np.reshape(np.asarray(scores, dtype=float), (len(self.l2s), len(self.hs), len(self.alphas)))
+        shape = len(self.ridges), len(self.hs), len(self.alphas)
+        scores = np.reshape(np.asarray(scores, dtype=float), shape)
         return np.moveaxis(scores, 0, 2)
 
     def _weighted(self, weights) -> Data:

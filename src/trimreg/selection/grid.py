@@ -17,8 +17,9 @@ RULES = ("min", "1se", "paired")
 
 
 def auto_hs(
-    n: int, p: int, *, max_h: int | None = None, dense_up_to: int = 10, growth: float = 1.25
-) -> np.ndarray:
+    n: int, p: int, *, max_h: int | None = None, dense_up_to: int = 10, growth: float = 1.25,
+    shrunk: bool = False,
+) -> np.ndarray:  # fmt: skip
     r"""Model sizes to try: 0, 1, 2, ..., at first every integer, then by a constant factor, up to
 
     .. math:: \min\Bigl(p,\ n - 2,\
@@ -27,7 +28,8 @@ def auto_hs(
     but at least 1. Beyond about the first of the two sizes, the features of the best subset can no longer be
     distinguished from those that fit by chance. With few samples it is so small that it would make the choice
     instead of the data, hence the second. Each logarithm counts as at least 1. n - 2 leaves one degree of
-    freedom for the noise, besides the intercept.
+    freedom for the noise, besides the intercept. With a ridge term larger models predict well, and the second
+    size is :math:`\min(200, \max(60, n / 2))`.
 
     Parameters
     ----------
@@ -39,6 +41,8 @@ def auto_hs(
         Every size up to this is tried.
     growth : float, default=1.25
         Factor from one size to the next after that; the last step may be smaller.
+    shrunk : bool, default=False
+        Whether the models have a ridge term.
 
     Returns
     -------
@@ -62,7 +66,8 @@ def auto_hs(
     check.check_number("growth", growth, 1.0, strict=True)
     if max_h is None:
         logs = max(math.log(max(math.log(n), 1.0)), 1.0) * max(math.log(p), 1.0)
-        last = min(int(p), max(1, min(int(n) - 2, max(int(n / logs), min(30, int(n) // 3)))))
+        few = min(200, max(60, int(n) // 2)) if shrunk else min(30, int(n) // 3)
+        last = min(int(p), max(1, min(int(n) - 2, max(int(n / logs), few))))
     else:
         last = int(check.check_number("max_h", max_h, 0, integral=True))
         if last > p:
@@ -103,7 +108,7 @@ def alpha_grid(alpha_max: float, n_alphas: int = 21, eps: float = 1e-3) -> np.nd
     return largest * np.geomspace(1.0, eps, n_alphas)
 
 
-def check_hs(hs: Any, n: int, p: int, of: str = "the number of features") -> np.ndarray:
+def check_hs(hs: Any, n: int, p: int, of: str = "the number of features", shrunk: bool = False) -> np.ndarray:
     """``hs`` as distinct integers in increasing order.
 
     Parameters
@@ -114,6 +119,8 @@ def check_hs(hs: Any, n: int, p: int, of: str = "the number of features") -> np.
         Number of samples and of features.
     of : str
         The name of p in error messages.
+    shrunk : bool, default=False
+        As in :func:`auto_hs`.
 
     Returns
     -------
@@ -126,7 +133,7 @@ def check_hs(hs: Any, n: int, p: int, of: str = "the number of features") -> np.
     array([2, 3, 5])
     """
     if isinstance(hs, str) and hs == "auto":
-        return auto_hs(n, p)
+        return auto_hs(n, p, shrunk=shrunk)
     if isinstance(hs, str):
         raise ValueError(f"hs must be 'auto' or numbers; got {hs!r}")
     return np.unique([count_from(h, p, f"hs[{i}]", of) for i, h in enumerate(_listed("hs", hs))])

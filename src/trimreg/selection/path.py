@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from ..designs.convert import to_host
 from ..estimators import validation as check
 from ..estimators.task import Settings, Task, check_data, set_up
 from ..penalties import TrimmedL1
-from ..solvers import EFFORTS, SolverResult
+from ..solvers import EFFORTS, SolverResult, Step
 from ..solvers.gram import GramCache, RescaledGram
+from ..solvers.mm.solver import settle
 from ..solvers.mm.workingset import WorkingSetSolver
 from ..solvers.surface import surface
 from .grid import alpha_grid, check_alphas, check_hs, check_l2s, l2_grid
@@ -153,9 +154,9 @@ def ridge_unit(task: Task) -> float:
     return unit if 0 < unit < np.inf else 1.0
 
 
-def grid_for(task: Task, hs, alphas, n):
-    """The user's hs and alphas as a checked grid, for n training samples."""
-    hs = check_hs(hs, int(n), n_parts(task))
+def grid_for(task: Task, hs, alphas, n, shrunk: bool = False):
+    """The user's hs and alphas as a checked grid, for n training samples; ``shrunk`` by a ridge or not."""
+    hs = check_hs(hs, int(n), n_parts(task), shrunk=shrunk)
     alphas = check_alphas(alphas)
     if isinstance(alphas, str):  # "auto"
         eps = 0.05 if n < n_parts(task) else 1e-3  # the lasso with less has as many nonzeros as samples
@@ -206,10 +207,31 @@ def largest_alpha(task: Task) -> float:
     return float(np.max(pull[regular] / levels[regular], initial=0.0))
 
 
-def cells(task: Task, hs, alphas, l2s, *, gram=None, **options):
-    """The numbers the alphas stand for, a grid of steps for every l2, and the problem that was solved last.
+class Ridge(NamedTuple):
+    """The ridge term of a fit, and the one at which the features of a best subset were selected."""
 
-    Least squares on data on disk solves a problem of few rows, which takes a single pass for all l2s.
+    l2: float
+    selection: float
+
+
+def ridges_for(task: Task, l2s: np.ndarray, alphas, by_folds: bool) -> list[Ridge]:
+    """The ridge terms to try: for best subsets chosen by folds every l2 with one or two selections.
+
+    Features are selected with the l2 nearest to the curvature of the loss, and without a ridge if 0 is among
+    the l2s. Without a ridge a few strong features are found, with a strong one those that predict well
+    together. The l2 that is best for the coefficients is often smaller. Other fits have one l2 for both.
+    """
+    if "exact" not in alphas or not by_folds:
+        return [Ridge(l2, l2) for l2 in l2s]
+    with np.errstate(divide="ignore"):
+        nearest = l2s[np.argmin(np.abs(np.log(l2s / ridge_unit(task))))]
+    return [Ridge(l2, selection) for l2 in l2s for selection in sorted({nearest} | {0.0} & set(l2s))]
+
+
+def cells(task: Task, hs, alphas, ridges, *, gram=None, **options):
+    """The numbers the alphas stand for, a grid of steps for every ridge, and the problem without a ridge.
+
+    Least squares on data on disk solves a problem of few rows, which takes a single pass for all ridges.
     ``gram(ridge, norms)`` is the Gram matrix of the columns divided by ``norms``, if it is known.
     """
     problem = task.problem
@@ -217,18 +239,81 @@ def cells(task: Task, hs, alphas, l2s, *, gram=None, **options):
     values = [threshold if alpha == "exact" else alpha for alpha in alphas]
     tol, rng = task.options["tol"], task.options["rng"]
     problem = problem.compressed() if problem.worth_compressing else problem
-    if gram is None and problem.loss.constant_curvature and len(l2s) > 1:
-        gram = _shared_gram(with_ridge(problem, 0.0))
-    grids: dict[float, list] = {}
-    last = 0.0
-    for k, l2 in enumerate(sorted(l2s, reverse=True)):  # from the largest, which is the easiest
-        problem = with_ridge(problem, l2)
+    plain = with_ridge(problem, 0.0)
+    several = len(ridges) > 1 or ridges[0].selection != ridges[0].l2
+    if gram is None and problem.loss.constant_curvature and several:
+        gram = _shared_gram(plain)
+    exact = [alpha == "exact" for alpha in alphas]
+    needed: dict[float, set[int]] = {}  # the columns to solve for every l2
+    for ridge in ridges:
+        for j, subset in enumerate(exact):
+            needed.setdefault(ridge.selection if subset else ridge.l2, set()).add(j)
+    solved: dict[tuple[float, int], list[Step]] = {}
+    last, before = None, None
+    for k, l2 in enumerate(sorted(needed, reverse=True)):  # from the largest, which is the easiest
+        problem, columns = with_ridge(problem, l2), sorted(needed[l2])
         options["gram"] = None if gram is None else partial(gram, problem.ridge)
         # Two of three start from the l2 before and trust its search. All have the same random numbers.
-        options["known"] = grids[last] if k % 3 else None
-        grids[l2] = surface(problem, hs, values, tol=tol, rng=deepcopy(rng), **options)
-        last = l2
-    return values, [grids[l2] for l2 in l2s], problem
+        options["known"] = before if k % 3 and last == columns else None
+        at = [values[j] for j in columns]
+        before, last = surface(problem, hs, at, tol=tol, rng=deepcopy(rng), **options), columns
+        solved |= {(l2, j): [row[at] for row in before] for at, j in enumerate(columns)}
+    grids: dict[Ridge, list[list[Step]]] = {ridge: [[] for _ in hs] for ridge in ridges}
+    for j, subset in enumerate(exact):
+        columns = {ridge: solved[ridge.selection if subset else ridge.l2, j] for ridge in ridges}
+        if subset:
+            for selection in {ridge.selection for ridge in ridges}:
+                l2s = [l2 for l2, at in ridges if at == selection != l2]
+                refits = _refits(plain, gram, solved[selection, j], hs, values[j], selection, l2s, tol)
+                columns |= {Ridge(l2, selection): column for l2, column in zip(l2s, refits, strict=True)}
+        for ridge, column in columns.items():
+            for row, step in zip(grids[ridge], column, strict=True):
+                row.append(step)
+    return values, list(grids.values()), problem
+
+
+def _refits(problem, gram, column, hs, alpha, selection, l2s, tol) -> list[list[Step]]:
+    """For every l2 the local minima with the features of best subsets, which were found at another l2.
+
+    If alpha is above the exact-penalty threshold, the fit to any h features is a local minimum.
+    """
+    if problem.loss.least_squares and problem.penalty.norm.q is None and not np.any(problem.positive):
+        return _least_squares_refits(problem, gram, column, selection, l2s) if l2s else []
+    refits = []
+    for l2 in l2s:
+        normal, norms = with_ridge(problem, l2).normalized()
+        inner = WorkingSetSolver(normal, tol)
+        steps = [
+            settle(inner.at(alpha, int(h)), step.theta * norms, step.weights)
+            for h, step in zip(hs, column, strict=True)
+        ]
+        refits.append([replace(step, theta=step.theta / norms) for step in steps])
+    return refits
+
+
+def _least_squares_refits(problem, gram, column, selection, l2s):
+    """:func:`_refits` from the Gram matrix: at a minimum :math:`Z'Dy = (Z'DZ + R) \\theta`."""
+    norms = problem.normalized()[1]
+    blocks, factors = gram(problem.ridge, norms), problem.penalty.ridge(1.0) / norms**2
+    null = problem.loss_value(problem.origin())
+    blocks.require(np.flatnonzero(np.any([step.theta for step in column], axis=0)))
+    refits: list[list[Step]] = [[] for _ in l2s]
+    for step in column:
+        W = np.flatnonzero(step.theta)
+        G, theta, factor = blocks.block(W), step.theta[W] * norms[W], factors[W]
+        target = G @ theta + selection * factor * theta
+        R = np.outer(l2s, factor)
+        systems, regular = G + R[:, None, :] * np.eye(W.size), R.all(axis=1)
+        thetas = np.empty_like(R)
+        thetas[regular] = np.linalg.solve(systems[regular], target[None, :, None])[..., 0]
+        for k in np.flatnonzero(~regular):  # columns may be dependent
+            thetas[k] = np.linalg.lstsq(systems[k], target, rcond=None)[0]
+        for theta, steps in zip(thetas, refits, strict=True):
+            full = np.zeros_like(step.theta)
+            full[W] = theta / norms[W]
+            objective = null - 0.5 * float(target @ theta)
+            steps.append(replace(step, theta=full, objective=objective, swap_optimal=None))
+    return refits
 
 
 def _shared_gram(problem):
@@ -238,24 +323,33 @@ def _shared_gram(problem):
     return lambda ridge, norms: RescaledGram(base, plain_norms / norms, ridge / norms**2)
 
 
-def solve_path(task: Task, hs, alphas, *, verify: bool = True, **options) -> TrimmedPath:
-    """The path of a task. Its cells carry certificates only if they are verified.
+def solve_path(task: Task, hs, alphas, **options) -> TrimmedPath:
+    """The path of a task."""
+    return solve_paths(task, hs, alphas, [Ridge(task.l2, task.l2)], **options)[0]
+
+
+def solve_paths(task: Task, hs, alphas, ridges, *, verify: bool = True, **options) -> list[TrimmedPath]:
+    """The path of every ridge. Its cells carry certificates only if they are verified.
 
     Certificates of least squares on data on disk are computed on the few rows that were solved: two passes
     per cell would cost more than the path. The final fit of the chosen cell uses the data.
     """
-    values, (steps,), solved = cells(task, hs, alphas, [task.l2], verify=verify, **options)
+    values, grids, solved = cells(task, hs, alphas, ridges, verify=verify, **options)
     compressed = solved.design is not task.problem.design
-    results = []
-    for h, row in zip(hs, steps, strict=True):
-        fits = []
-        for alpha, value, step in zip(alphas, values, row, strict=True):
-            cell = replace(task, problem=task.problem.at(value).freeing(int(h)), exact=alpha == "exact")
-            step = cell.at_most_h(step)
-            result = cell.result(step, 1, {"objective": [step.objective]}, certify=verify and not compressed)
-            if verify and compressed:
-                T = replace(cell, problem=solved.at(value).freeing(int(h))).stationarity(step)
-                result = replace(result, stationarity=T)
-            fits.append(result)
-        results.append(fits)
-    return TrimmedPath.of(hs, alphas, results)
+    paths = []
+    for ridge, steps in zip(ridges, grids, strict=True):
+        one, few = ridged(task, ridge.l2), with_ridge(solved, ridge.l2)
+        results = []
+        for h, row in zip(hs, steps, strict=True):
+            fits = []
+            for alpha, value, step in zip(alphas, values, row, strict=True):
+                cell = replace(one, problem=one.problem.at(value).freeing(int(h)), exact=alpha == "exact")
+                step, history = cell.at_most_h(step), {"objective": [step.objective]}
+                result = cell.result(step, 1, history, certify=verify and not compressed)
+                if verify and compressed:
+                    T = replace(cell, problem=few.at(value).freeing(int(h))).stationarity(step)
+                    result = replace(result, stationarity=T)
+                fits.append(result)
+            results.append(fits)
+        paths.append(TrimmedPath.of(hs, alphas, results))
+    return paths

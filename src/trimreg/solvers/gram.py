@@ -243,7 +243,7 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
         if active.size == 0:
             return
         slope = gradient[active] + threshold[active] * np.sign(theta[active])
-        factor = regularized_cholesky(gram[np.ix_(active, active)])
+        factor = regularized_cholesky(submatrix(gram, active, active))
         direction = -cholesky_solve(factor, slope)
         with np.errstate(over="ignore", invalid="ignore"):  # a nearly flat direction has no end
             decrease = slope @ direction

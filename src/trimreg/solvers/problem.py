@@ -124,6 +124,16 @@ class Problem:
         pull[self.penalty.norm.coordinates(free)] = -1.0
         return self.weights(theta, pull)
 
+    def weights_of(self, free: np.ndarray) -> np.ndarray:
+        """The weights of a trimmed penalty that frees these parts; vacant places go to the first others."""
+        levels = self.penalty.levels(1.0)
+        weights = (levels > 0).astype(float)
+        weights[free] = 0.0
+        if free.size < self.penalty.n_free:
+            penalized = np.flatnonzero((weights > 0) & np.isfinite(levels))
+            weights[penalized[: self.penalty.n_free - free.size]] = 0.0
+        return weights
+
     def free_set(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """The parts that a trimmed penalty frees at theta, without those that it never penalizes."""
         return np.flatnonzero((self.weights(theta, gradient) == 0) & (self.penalty.levels(1.0) > 0))

@@ -253,16 +253,11 @@ class _LeastSquares:
 
     def _step(self, theta, free, objective, h, alpha, swap_optimal=None):
         """The step of a cell, or the end of MM from it if the true gradient shows a violation."""
-        weights = (self.levels > 0).astype(float)
-        weights[free] = 0.0
-        # Vacant places go to the first features, whose coefficients are 0.
-        penalized = np.flatnonzero((weights > 0) & np.isfinite(self.levels))
-        weights[penalized[: max(h - free.size, 0)]] = 0.0
-        step = Step(theta, weights, objective, converged=True, swap_optimal=swap_optimal)
-        if not self.verify:
-            return step
         inner = self.inner.at(alpha, h)
         problem = inner.problem
+        step = Step(theta, problem.weights_of(free), objective, converged=True, swap_optimal=swap_optimal)
+        if not self.verify:
+            return step
         predictor = problem.predictor(theta)
         gradient = problem.gradient(theta, predictor)
         worst = largest_violation(theta, gradient, problem.penalty.thresholds(step.weights, alpha))

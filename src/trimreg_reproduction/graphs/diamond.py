@@ -27,12 +27,13 @@ Gaussian graphical models.
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from trimreg.datasets import make_diamond
+from trimreg.graphs.mm import kernels
 from trimreg.penalties import L1, MCP, SCAD, Penalty, TrimmedL1
 
 from ..intervals import wilson
@@ -133,7 +134,6 @@ def recovery(
     methods: Mapping[str, tuple[Penalty, ...]] | None = None,
     alphas: Sequence[float] = ALPHAS,
     given_alpha: float | None = None,
-    n_jobs: int = 2,
     random_state: int = 0,
 ) -> Recovery:
     r"""The probability of exact support recovery on the diamond graph.
@@ -150,8 +150,6 @@ def recovery(
     given_alpha : float, optional
         The alpha that is fixed in advance; it joins the path. By default :math:`\sqrt{\log p / n}`, the rate
         of the theory without a tuned constant.
-    n_jobs : int
-        The number of processes. The result does not depend on it.
     random_state : int
 
     Returns
@@ -161,37 +159,20 @@ def recovery(
     Examples
     --------
     >>> from trimreg_reproduction.graphs.diamond import recovery, trimmed
-    >>> table = recovery(0.5, n_samples=5000, replicates=3, methods={"trimmed": trimmed(5)}, n_jobs=1)
+    >>> table = recovery(0.5, n_samples=5000, replicates=3, methods={"trimmed": trimmed(5)})
     >>> table.any_alpha("trimmed")
     1.0
     """
-    for name, value in (("n_samples", n_samples), ("replicates", replicates)):
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 2:
-            raise ValueError(f"{name} must be an integer of at least 2; got {value!r}")
-    if n_samples <= 4:
-        raise ValueError(
-            f"n_samples must be above 4, because the likelihood estimate must exist; got {n_samples}"
-        )
     methods = default_methods() if methods is None else methods
     if given_alpha is None:
         given_alpha = np.sqrt(np.log(4) / n_samples)
-    alphas = np.asarray([*alphas, given_alpha], dtype=float)
-    if not (np.isfinite(alphas).all() and (alphas > 0).all()):
-        raise ValueError("alphas must be finite and above 0")
-    alphas = np.unique(alphas)[::-1]
+    alphas = np.unique([*alphas, given_alpha])[::-1]
     seeds = np.random.SeedSequence(random_state).spawn(replicates)
     # Methods with the same penalties (fraction 1 is the graphical lasso) are fitted once.
     rules = {name: _key(penalties) for name, penalties in methods.items()}
     distinct = {rules[name]: penalties for name, penalties in methods.items()}
-    parts = np.array_split(np.arange(replicates), min(replicates, 1 if n_jobs == 1 else 8))
-    jobs = [([seeds[i] for i in part], rho, n_samples, list(distinct.values()), alphas) for part in parts]
-    if n_jobs == 1:
-        found = [_recovered(*job) for job in jobs]
-    else:
-        from joblib import Parallel, delayed
-
-        found = Parallel(n_jobs=n_jobs)(delayed(_recovered)(*job) for job in jobs)
-    success = dict(zip(distinct, np.concatenate(found, axis=1), strict=True))
+    found = _recovered(seeds, rho, n_samples, list(distinct.values()), alphas)
+    success = dict(zip(distinct, found, strict=True))
     return Recovery(
         float(rho),
         alphas,
@@ -209,8 +190,6 @@ def _key(penalties):
 
 def _recovered(seeds, rho, n_samples, methods, alphas):
     """Whether each method succeeds, for these replicates and alphas."""
-    from trimreg.datasets import make_diamond
-
     success = np.zeros((len(methods), len(seeds), alphas.size), dtype=bool)
     for i, seed in enumerate(seeds):
         X = make_diamond(n_samples, rho, np.random.default_rng(seed)).X
@@ -227,8 +206,6 @@ def path(S: np.ndarray, penalties: Sequence[Penalty], alphas: Sequence[float]) -
     The weights start from the inverse of S at every alpha. The weighted problems are convex; each starts from
     the solution of the previous one.
     """
-    from trimreg.graphs.mm import kernels
-
     rows, columns = _PAIRS
     # As in the library, S becomes a correlation matrix, and its scales become factors of the penalty.
     deviation = np.sqrt(np.diagonal(S))

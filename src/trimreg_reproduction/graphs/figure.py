@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..pictures import PALETTE, draw, new_figure
+from ..pictures import PALETTE, draw, legend_below, new_figure
 from ..spec import Cell, Chart, Experiment, Verdict
 from .diamond import ALPHAS, FRACTIONS, Recovery, default_methods, recovery
 
@@ -34,7 +34,7 @@ def run(cell: Cell) -> list[dict]:
     """One row per method: the replicates that some alpha recovers, and how many each alpha recovers."""
     table = recovery(
         cell["rho"], cell["n"], cell["replicates"], methods=default_methods(), given_alpha=GIVEN_ALPHA,
-        n_jobs=1, random_state=cell.seed(),
+        random_state=cell.seed(),
     )  # fmt: skip
     fixed = table.alphas == table.given_alpha
     return [
@@ -159,8 +159,7 @@ def draw_tables(tables: list[Recovery]) -> Any:
         ax.grid(False)
         ax.set_ylim(0.0, 1.0)
     axes[0, 0].set_ylabel("probability of the exact support")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    drawing.legend(handles, labels, frameon=False, fontsize=9, ncols=5, loc="outside lower center")
+    legend_below(drawing, axes[0, 0], fontsize=9, ncols=5)
     return drawing
 
 

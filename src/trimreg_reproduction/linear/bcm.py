@@ -19,16 +19,19 @@ Bertsimas, Copenhaver and Mazumder (2017). The trimmed lasso: sparsity and robus
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
+from trimreg import TrimmedL1, solve
 from trimreg.plotting.style import look
 
 from ..intervals import mean_line, share_line
-from ..pictures import MARKERS, draw, new_figure
-from ..spec import Cell, Chart, Experiment, Verdict
+from ..pictures import MARKERS, draw, legend_below, new_figure
+from ..spec import Cell, Chart, Experiment, Verdict, skipped
 from . import gramkernels as kernels
 
 NAME = "bcm"
@@ -95,10 +98,10 @@ def run(cell: Cell) -> list[dict]:
     rows = []
     for share in LAMBDAS:
         lam = share * float(np.abs(X.T @ y).max())
-        for method, solve in _methods(cell).items():
+        for method, fit in _methods(cell).items():
             begin = time.process_time()
             try:
-                theta = solve(X, y, lam, k, start)
+                theta = fit(X, y, lam, k, start)
             except ImportError as missing:
                 rows.append({"lam": share, "method": method, "skipped": str(missing)})
                 continue
@@ -127,12 +130,6 @@ def by_trimreg(exact: bool = False, **options: Any) -> Callable:
     """This library's solver, with lambda or with ``alpha="exact"``."""
 
     def fit(X, y, lam, k, start=None):
-        import warnings
-
-        from sklearn.exceptions import ConvergenceWarning
-
-        from trimreg import TrimmedL1, solve
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # Algorithm 1 may need all of its steps
             alpha = "exact" if exact else lam / y.size
@@ -291,9 +288,7 @@ def judge(frame: Any) -> Verdict:
                 f"{method[0].upper() + method[1:]}: mean excess over the lowest F {mine['gap'].mean():.2%}, "
                 f"support found in {mine['recovered'].astype(float).mean():.0%}."
             )
-    skipped = sorted({str(reason) for reason in frame["skipped"].dropna()})
-    if skipped:
-        text.append(f"Skipped: {'; '.join(skipped)}.")
+    text += skipped(frame)
     kind = "reproduced" if above == 0 else "partly" if above <= 0.01 * fits else "not"
     return Verdict(kind, " ".join(text), table)
 
@@ -329,8 +324,7 @@ def figure(frame: Any) -> Any:
         if i % 2 == 0:
             ax.set_yscale("symlog", linthresh=1e-3)
             ax.set_ylim(bottom=-1e-4)
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    picture.legend(handles, names, frameon=False, fontsize=8.5, ncols=4, loc="outside lower center")
+    legend_below(picture, axes[0, 0])
     return picture
 
 

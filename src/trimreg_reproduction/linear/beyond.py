@@ -8,14 +8,20 @@ five folds.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LassoCV
+
+from trimreg import TrimmedLasso, TrimmedLassoCV, TrimmedLogisticRegression, TrimmedLogisticRegressionCV
+from trimreg.datasets import make_ar1, make_paper_design
 
 from ..intervals import mean_line, share_line
-from ..pictures import DASHES, PALETTE, draw, new_figure
-from ..spec import Cell, Chart, Experiment, Verdict
+from ..pictures import DASHES, PALETTE, draw, legend_below, new_figure
+from ..spec import Cell, Chart, Experiment, Verdict, skipped
 
 NAME = "beyond"
 #: Kind of data: title, features, nonzeros, sample sizes, replicates at full size.
@@ -49,8 +55,6 @@ def cells(size: str) -> list[Cell]:
 
 def draw_data(cell: Cell) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X, y and the true coefficients, the same for all families."""
-    from trimreg.datasets import make_ar1, make_paper_design
-
     rng, task, n = cell.rng("family"), cell["task"], cell["n"]
     _, p, k, *_ = TASKS[task]
     if task in ("M1", "M2"):
@@ -107,8 +111,6 @@ def _splits(fold_of):
 
 
 def _fit_trimmed(X, y, coef, logistic, fold_of):
-    from trimreg import TrimmedLasso, TrimmedLassoCV, TrimmedLogisticRegression, TrimmedLogisticRegressionCV
-
     k = int(np.sum(coef != 0))
     one = TrimmedLogisticRegression if logistic else TrimmedLasso
     chooser = TrimmedLogisticRegressionCV if logistic else TrimmedLassoCV
@@ -125,8 +127,6 @@ def _fit_trimmed(X, y, coef, logistic, fold_of):
 
 
 def _lasso(X, y, fold_of):
-    from sklearn.linear_model import LassoCV
-
     scale = X.std(axis=0)
     model = LassoCV(cv=_splits(fold_of), alphas=100, max_iter=20_000, tol=1e-5)
     return model.fit(X / scale, y).coef_ / scale
@@ -148,10 +148,6 @@ def _fit_abess(X, y, coef, logistic, fold_of):
 
 def _fit_skglm(X, y, coef, logistic, fold_of):
     """MCP with the paper's gamma = 2.5, from the alpha that selects nothing to a fiftieth of it."""
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
-
     scale = X.std(axis=0)
     Z = np.asfortranarray(X / scale)
     largest = np.abs((Z - Z.mean(axis=0)).T @ (y - y.mean())).max() / y.size
@@ -228,7 +224,6 @@ def judge(frame: Any) -> Verdict:
             if (method, other) in PAIRS[:2]:
                 better += (gap > 1.96 * se) + (more < -1.96 * more_se)
                 worse += (gap < -1.96 * se) + (more > 1.96 * more_se)
-    skipped = sorted({str(reason) for reason in frame["skipped"].dropna()})
     text = [
         f"With h by cross-validation trimming is significantly better in {better} and worse in {worse} of "
         f"{2 * sum(row['method'] == 'trimmed, h by CV' and 'abess' not in row['against'] for row in table)} "
@@ -244,8 +239,7 @@ def judge(frame: Any) -> Verdict:
     text.append(
         "Exact recovery over all draws: " + ", ".join(f"{m} {v:.2f}" for m, v in shares.items()) + "."
     )
-    if skipped:
-        text.append(f"Skipped: {'; '.join(skipped)}.")
+    text += skipped(frame)
     kind = "not" if worse and not better else "partly" if worse else "reproduced"  # the claim: no worse
     return Verdict(kind, " ".join(text), table)
 
@@ -280,10 +274,7 @@ def figure(frame: Any) -> Any:
         title = chart.title.split(": ")[1].rsplit(", p", 1)[0] if above else ""
         chart = replace(chart, title=title, y=labels[i % 2] if i < 2 else "")
         draw(axes[i % 2, i // 2], chart, loc="left", band=0.12, shares=above)
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    picture.legend(
-        handles, names, handlelength=3.0, frameon=False, fontsize=8.5, ncols=4, loc="outside lower center"
-    )
+    legend_below(picture, axes[0, 0], handlelength=3.0)
     return picture
 
 

@@ -15,6 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from trimreg import TrimmedL1, solve
+from trimreg.datasets import make_gaussian
+
 from ..intervals import wilson
 from ..pictures import DASHES, PALETTE, draw, new_figure
 from ..spec import Cell, Chart, Experiment, Verdict
@@ -46,16 +49,12 @@ def cells(size: str) -> list[Cell]:
 
 def run(cell: Cell) -> list[dict]:
     """One row per solver. All entries but ``seconds`` and ``times`` depend on the cell alone."""
-    from trimreg.datasets import make_gaussian
-
     data = make_gaussian(N, P, K, random_state=cell.rng("lam", "steps"))
     return [{"method": name} | trace(data, cell["lam"], name, cell["steps"]) for name in SOLVERS]
 
 
 def trace(data: Any, lam: float, name: str, max_iter: int) -> dict:
     """The objective of a solver over iterations and seconds, at a few points, and its end."""
-    from trimreg import TrimmedL1, solve
-
     solver, options = SOLVERS[name]
     n = data.y.size
     values, times = [], []

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from trimreg.datasets import make_paper_design
+
 from ..intervals import wilson
 from ..pictures import PALETTE, draw, new_figure
 from ..spec import Cell, Chart, Experiment, Verdict
@@ -47,8 +49,6 @@ def cells(size: str) -> list[Cell]:
 
 def run(cell: Cell) -> list[dict]:
     """One row per method (panel a), or per h and one for the lasso (panels b and c)."""
-    from trimreg.datasets import make_paper_design
-
     n, panel = cell["n"], cell["panel"]
     folds = np.random.default_rng([cell.seed("hs"), 1]).integers(2**32)
     if panel == "a":

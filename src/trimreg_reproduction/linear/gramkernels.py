@@ -3,7 +3,8 @@ r"""Compiled loops for thousands of small penalized least-squares problems, give
 The problem is :math:`\tfrac12 \theta' G \theta - c'\theta + P_\alpha(\theta)` with :math:`G = X'X/n` and
 :math:`c = X'y/n`. A call of the library's solvers takes milliseconds, much of it to check its input; the
 simulations of the paper need about ten million fits of one to three hundred columns, so the same
-majorize-minimize loop is written out here. The tests compare it with :func:`trimreg.solve`.
+majorize-minimize loop is written out here, with the library's own kernels inside. The tests compare it with
+:func:`trimreg.solve`.
 """
 
 from __future__ import annotations
@@ -12,260 +13,135 @@ import numpy as np
 from numba import njit
 
 from trimreg.penalties.simplex import project_vector
-from trimreg.solvers.lapack import factored
+from trimreg.solvers.lapack import solved
+from trimreg.solvers.mm.kernels import add_rows, coordinate_descent, submatrix, violators
 
-L1, MCP, SCAD, TRIMMED, SOFTMIN = 0, 1, 2, 3, 4
+L1, MCP, SCAD, TRIMMED = 0, 1, 2, 3
 _MOST_STEPS = 200
 
 
 @njit(cache=True)
-def thresholds(theta, gradient, alpha, kind, parameter, gamma, out):
-    """``alpha w_j`` by the rule of the penalty; ties of the trimmed one go to the larger gradient.
+def penalized(theta, gradient, alpha, kind, parameter, out):
+    """The penalty at theta; ``out`` becomes its thresholds ``alpha w_j`` there.
 
-    ``parameter`` is gamma of MCP and SCAD, h of the trimmed penalties; ``gamma`` is that of the soft-min.
+    ``parameter`` is gamma of MCP and SCAD, h of the trimmed penalty, whose ties go to the larger gradient.
     """
-    p = theta.size
-    if kind == L1:
-        out[:] = alpha
-    elif kind == MCP:
-        for j in range(p):
-            out[j] = max(alpha - abs(theta[j]) / parameter, 0.0)
-    elif kind == SCAD:
-        for j in range(p):
-            slope = (parameter * alpha - abs(theta[j])) / (parameter - 1.0)
-            out[j] = min(max(slope, 0.0), alpha)
-    elif kind == TRIMMED:
-        h = int(parameter)
-        out[:] = alpha
-        if h > 0:
-            key = np.empty(p)
-            for j in range(p):
-                key[j] = abs(theta[j]) if theta[j] != 0.0 else -1.0 / (1.0 + abs(gradient[j]))
-            order = np.argsort(-key)
-            for j in range(min(h, p)):
-                out[order[j]] = 0.0
-    else:
-        total = p - parameter
-        out[:] = alpha * project_vector(total / p - gamma * np.abs(theta), total)
+    total = 0.0
+    for j in range(theta.size):
+        size = abs(theta[j])
+        if kind == MCP:
+            out[j] = max(alpha - size / parameter, 0.0)
+            size = min(size, parameter * alpha)
+            total += size * (alpha - size / (2.0 * parameter))
+        elif kind == SCAD:
+            out[j] = min(max((parameter * alpha - size) / (parameter - 1.0), 0.0), alpha)
+            beyond = min(max(size, alpha), parameter * alpha) - alpha
+            total += alpha * (min(size, alpha) + beyond) - beyond**2 / (2.0 * (parameter - 1.0))
+        else:
+            out[j] = alpha
+            total += alpha * size
+    for _ in range(min(int(parameter), theta.size) if kind == TRIMMED else 0):
+        best, top = 0, -2.0
+        for j in range(theta.size):
+            key = abs(theta[j]) if theta[j] != 0.0 else -1.0 / (1.0 + abs(gradient[j]))
+            if out[j] > 0.0 and key > top:
+                best, top = j, key
+        out[best] = 0.0
+        total -= alpha * abs(theta[best])
+    return max(total, 0.0)
 
 
 @njit(cache=True)
-def penalty_value(theta, alpha, kind, parameter):
-    """The penalty at theta."""
-    size = np.abs(theta)
-    if kind == L1:
-        return alpha * size.sum()
-    total = 0.0
-    if kind == MCP:
-        for t in size:
-            u = min(t, parameter * alpha)
-            total += alpha * u - u * u / (2.0 * parameter)
-        return total
-    if kind == SCAD:
-        for t in size:
-            u = min(max(t, alpha), parameter * alpha) - alpha
-            total += alpha * min(t, alpha) + alpha * u - u * u / (2.0 * (parameter - 1.0))
-        return total
-    ordered = np.sort(size)
-    return alpha * ordered[: max(size.size - int(parameter), 0)].sum()
-
-
-@njit(cache=True, fastmath={"contract", "reassoc"})
-def _sweep(gram, gradient, theta, threshold, epochs, tol):
-    """Coordinate descent on a small matrix; whether it has settled."""
-    m = theta.size
-    for _ in range(epochs):
-        largest = 0.0
-        for j in range(m):
-            curvature = gram[j, j]
-            z = curvature * theta[j] - gradient[j]
-            t = threshold[j]
-            new = 0.0
-            if z > t:
-                new = (z - t) / curvature
-            elif z < -t:
-                new = (z + t) / curvature
-            if new != theta[j]:
-                change = new - theta[j]
-                theta[j] = new
-                for i in range(m):
-                    gradient[i] += change * gram[j, i]
-                largest = max(largest, abs(change) * curvature)
-        if largest <= tol:
-            return True
-    return False
+def slope(gram, c, theta):
+    """``G theta - c``."""
+    gradient = -c
+    support = np.flatnonzero(theta)
+    add_rows(gram, support, theta[support], gradient)
+    return gradient
 
 
 @njit(cache=True, fastmath={"contract", "reassoc"})
 def _newton(gram, gradient, theta, threshold):
     """The exact step for the present signs, as far as the first penalized coefficient that reaches 0."""
-    m = theta.size
     B = np.flatnonzero((theta != 0.0) | (threshold == 0.0))
-    b = B.size
-    matrix = np.empty((b, b))
-    for i in range(b):
-        for j in range(i + 1):
-            matrix[i, j] = gram[B[i], B[j]]
-    factor, found = factored(matrix)
-    if not found:
-        return
-    step = np.empty(b)
-    for i in range(b):
-        if factor[i, i] ** 2 <= 1e-10 * gram[B[i], B[i]]:
-            return  # nearly singular: the step would be noise
-        value = -gradient[B[i]] - threshold[B[i]] * np.sign(theta[B[i]])
-        for k in range(i):
-            value -= factor[i, k] * step[k]
-        step[i] = value / factor[i, i]
-    for i in range(b - 1, -1, -1):
-        step[i] /= factor[i, i]
-        for k in range(i):
-            step[k] -= factor[i, k] * step[i]
+    step = solved(submatrix(gram, B, B), -gradient[B] - threshold[B] * np.sign(theta[B]))
     length, first = 1.0, -1
-    for i in range(b):
+    for i in range(B.size):
         old = theta[B[i]]
         if threshold[B[i]] > 0.0 and old * (old + length * step[i]) < 0.0:
             length, first = -old / step[i], i
-    for i in range(b):
-        change = length * step[i]
-        theta[B[i]] += change
-        if i == first:
-            theta[B[i]] = 0.0
-        for j in range(m):
-            gradient[j] += change * gram[B[i], j]
+    for i in range(B.size):
+        theta[B[i]] += length * step[i]
+    if first >= 0:
+        theta[B[first]] = 0.0
+    add_rows(gram, B, length * step, gradient)
 
 
-@njit(cache=True, fastmath={"contract", "reassoc"})
+@njit(cache=True)
 def weighted_lasso(gram, c, theta, threshold, goal):
     r"""Minimize :math:`\tfrac12\theta'G\theta - c'\theta + \sum_j t_j|\theta_j|` from ``theta``, in place.
 
     Active sets; on each, coordinate descent and exact steps in turn. Ends when no condition is violated by
     more than ``goal``. Returns the gradient of the quadratic.
     """
-    p = theta.size
-    active = (theta != 0.0) | (threshold == 0.0)
-    gradient = -c.copy()
-    for j in range(p):
-        if theta[j] != 0.0:
-            gradient += theta[j] * gram[j]
+    gradient, signed = slope(gram, c, theta), np.zeros(theta.size, dtype=np.bool_)
     for _ in range(_MOST_STEPS):
-        worst = 0.0
-        for j in range(p):
-            if not active[j] and abs(gradient[j]) - threshold[j] > goal:
-                active[j] = True
-                worst = max(worst, abs(gradient[j]) - threshold[j])
-            elif active[j]:
-                if theta[j] == 0.0:
-                    worst = max(worst, abs(gradient[j]) - threshold[j])
-                else:
-                    worst = max(worst, abs(gradient[j] + threshold[j] * np.sign(theta[j])))
+        worst, A = violators(theta, gradient, threshold, signed, goal)
         if worst <= goal:
             break
-        A = np.flatnonzero(active)
-        m = A.size
-        small, g, x, t = np.empty((m, m)), gradient[A], theta[A], threshold[A]
-        for i in range(m):
-            for j in range(m):
-                small[i, j] = gram[A[i], A[j]]
+        small, g, x, t = submatrix(gram, A, A), gradient[A], theta[A], threshold[A]
+        epochs = 10 + A.size // 4
         for _ in range(_MOST_STEPS):
-            if _sweep(small, g, x, t, 10 + m // 4, 0.2 * goal):
+            if coordinate_descent(small, g, x, t, signed, epochs, 0.2 * goal) < epochs:
                 break
             _newton(small, g, x, t)
-        gradient[:] = -c
-        for i in range(m):
-            theta[A[i]] = x[i]
-            active[A[i]] = x[i] != 0.0 or t[i] == 0.0
-            if x[i] != 0.0:
-                gradient += x[i] * gram[A[i]]
+        theta[A] = x
+        gradient = slope(gram, c, theta)
     return gradient
 
 
 @njit(cache=True)
-def majorize_minimize(gram, c, theta, alpha, kind, parameter, gamma, goal):
+def majorize_minimize(gram, c, theta, alpha, kind, parameter, goal):
     """MM from ``theta``, in place, until the objective falls no more. Returns ``(objective, gradient)``.
 
-    The objective is without the constant ``y'y / 2n``. For the soft-min (``kind = SOFTMIN``) it is that of
-    the trimmed penalty, and the loop ends when the weights repeat.
+    The objective is without the constant ``y'y / 2n``.
     """
-    p = theta.size
-    gradient = -c.copy()
-    for j in range(p):
-        if theta[j] != 0.0:
-            gradient += theta[j] * gram[j]
-    before, t, last = np.inf, np.empty(p), np.full(p, -1.0)
-    trim = TRIMMED if kind == SOFTMIN else kind
-    for _ in range(_MOST_STEPS):
-        thresholds(theta, gradient, alpha, kind, parameter, gamma, t)
-        if np.abs(t - last).max() <= 1e-9 * alpha:
-            break
-        last[:] = t
+    gradient, t, last = slope(gram, c, theta), np.empty(theta.size), np.full(theta.size, -1.0)
+    before = np.inf
+    while True:
+        value = penalized(theta, gradient, alpha, kind, parameter, t)
+        objective = 0.5 * ((gradient - c) * theta).sum() + value
+        if objective > before - 1e-10 * abs(before) or np.abs(t - last).max() <= 1e-9 * alpha:
+            return objective, gradient
         gradient = weighted_lasso(gram, c, theta, t, goal)
-        objective = 0.5 * (theta @ (gradient - c)) + penalty_value(theta, alpha, trim, parameter)
-        if kind == L1 or (kind != SOFTMIN and objective > before - 1e-10 * abs(before)):
-            break
         before = objective
-    return 0.5 * (theta @ (gradient - c)) + penalty_value(theta, alpha, trim, parameter), gradient
+        last[:] = t
 
 
 @njit(cache=True)
 def soften(gram, c, theta, alpha, h, goal):
     """The homotopy of the trimmed penalty from ``theta``, in place: weights from equal to zeros and ones."""
-    top = np.abs(theta).max()
+    top, total = np.abs(theta).max(), theta.size - h
     gamma = 0.1 / top if top > 0.0 else 0.0
-    t = np.empty(theta.size)
-    gradient = c
     for _ in range(40):
-        if top == 0.0:
+        w = project_vector(total / theta.size - gamma * np.abs(theta), total)
+        if top == 0.0 or not ((theta != 0.0) & (w > 0.0) & (w < 1.0)).any():
             break
-        thresholds(theta, gradient, alpha, SOFTMIN, h, gamma, t)
-        fractional = False
-        for j in range(theta.size):
-            fractional = fractional or (theta[j] != 0.0 and 0.0 < t[j] < alpha)
-        if not fractional:
-            break
-        gradient = weighted_lasso(gram, c, theta, t, goal)
+        weighted_lasso(gram, c, theta, alpha * w, goal)
         top = np.abs(theta).max()
         gamma *= 1.7
 
 
 @njit(cache=True)
 def proximal_point(size, alpha, eta, kind, parameter):
-    """The prox of ``eta p(.; alpha)`` at ``size >= 0``: the lowest of its stationary points."""
-    soft = max(size - eta * alpha, 0.0)
-    if kind == L1:
-        return soft
-    best, lowest = 0.0, np.inf
-    for which in range(5):
-        x = 0.0
-        if kind == MCP:
-            curvature, end = 1.0 - eta / parameter, parameter * alpha
-            if which == 1 and curvature > 0.0:
-                x = min(soft / curvature, end)
-            pieces = which <= 1
-        else:
-            curvature, end = 1.0 - eta / (parameter - 1.0), parameter * alpha
-            if which == 1:
-                x = min(soft, alpha)
-            elif which == 2 and curvature > 0.0:
-                middle = (size - eta * parameter * alpha / (parameter - 1.0)) / curvature
-                x = min(max(middle, alpha), end)
-            pieces = which <= 2
-        if which == 3:
-            x = end
-        elif which == 4:
-            x = size
-        elif not pieces:
-            continue
-        if kind == MCP:
-            u = min(x, end)
-            value = alpha * u - u * u / (2.0 * parameter)
-        else:
-            u = min(max(x, alpha), end) - alpha
-            value = alpha * min(x, alpha) + alpha * u - u * u / (2.0 * (parameter - 1.0))
-        cost = (x - size) ** 2 / (2.0 * eta) + value
-        if cost < lowest:
-            best, lowest = x, cost
-    return best
+    """The prox of ``eta p(.; alpha)`` at ``size >= 0``, for ``eta`` below gamma (SCAD: below gamma - 1)."""
+    if kind == MCP and size < parameter * alpha:
+        return max(size - eta * alpha, 0.0) / (1.0 - eta / parameter)
+    if kind == SCAD and alpha * (1.0 + eta) < size < parameter * alpha:
+        return ((parameter - 1.0) * size - eta * parameter * alpha) / (parameter - 1.0 - eta)
+    if kind != L1 and size >= parameter * alpha:
+        return size
+    return max(size - eta * alpha, 0.0)
 
 
 @njit(cache=True, fastmath={"contract", "reassoc"})
@@ -273,7 +149,7 @@ def first_order(gram, c, theta, alpha, kind, parameter, eta, goal, max_iter, tru
     r"""Proximal gradient in place; with ``kind = TRIMMED`` the paper's Algorithm 1 with tau = 1.
 
     The steps are those of ``trimreg.solvers.first_order.bcd`` and of ``run_batch``, on a Gram matrix and
-    without the zeros of theta: three to eleven times as fast as ``run_batch`` on a CPU.
+    without the zeros of theta: several times as fast as ``run_batch`` on a CPU.
 
     Ends after ``max_iter`` steps or when :math:`\|\theta^+ - \theta\|_\infty / \eta` is below ``goal``.
     ``distances[i]`` becomes :math:`\|\theta - truth\|_2` after ``marks[i]`` steps. Returns the steps taken.
@@ -281,10 +157,7 @@ def first_order(gram, c, theta, alpha, kind, parameter, eta, goal, max_iter, tru
     p = theta.size
     total = p - parameter
     w = np.full(p, total / p)
-    gradient = -c.copy()
-    for j in range(p):
-        if theta[j] != 0.0:
-            gradient += theta[j] * gram[j]
+    gradient = slope(gram, c, theta)
     change = np.empty(p)
     mark, count = 0, 0
     while True:
@@ -307,9 +180,8 @@ def first_order(gram, c, theta, alpha, kind, parameter, eta, goal, max_iter, tru
             change[j] = new - theta[j]
             theta[j] = new
             largest = max(largest, abs(change[j]))
-        for j in range(p):
-            if change[j] != 0.0:
-                gradient += change[j] * gram[j]
+        moved = np.flatnonzero(change)
+        add_rows(gram, moved, change[moved], gradient)
         count += 1
         if largest / eta <= goal and moved_weights <= goal:
             break

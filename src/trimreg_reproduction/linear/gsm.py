@@ -30,10 +30,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit, gammaln, log_expit
 
 from ..intervals import share_line, wilson
-from ..pictures import DASHES, MARKERS, PALETTE, draw, new_figure
-from ..spec import Cell, Chart, Experiment, Verdict
+from ..pictures import DASHES, MARKERS, PALETTE, draw, legend_below, new_figure
+from ..spec import Cell, Chart, Experiment, Verdict, skipped
 from . import gramkernels as kernels
 from .bcm import admm, alternating, by_trimreg, fit_abess, objective
 
@@ -132,9 +134,6 @@ def soft_min_weights(size: np.ndarray, k: int, gamma: float) -> np.ndarray:
     >>> soft_min_weights(np.array([3.0, 1.0, 0.0, 0.0]), 1, gamma=10.0).round(3)
     array([0., 1., 1., 1.])
     """
-    from scipy.optimize import brentq
-    from scipy.special import expit, gammaln, log_expit
-
     d, top = size.size, gamma * float(size.max())
     if top == 0.0:
         return np.full(d, (d - k) / d)
@@ -277,9 +276,7 @@ def judge(frame: Any) -> Verdict:
     )
     worse = [s for s in shapes if share.get((*s, OURS), 0.0) < share.get((*s, HOMOTOPY), 0.0)]
     text.insert(1, f"{OURS.capitalize()} is below {HOMOTOPY} at {len(worse)} of {len(shapes)} shapes.")
-    skipped = sorted({str(reason) for reason in frame["skipped"].dropna()})
-    if skipped:
-        text.append(f"Skipped: {'; '.join(skipped)}.")
+    text += skipped(frame)
     kind = ("not", "partly", "reproduced")[bool(ahead) + bool(ours)]
     return Verdict(kind, " ".join(text), table)
 
@@ -318,10 +315,7 @@ def figure(frame: Any) -> Any:
     for i, chart in enumerate(drawn):
         ax = draw(axes[i // 2, i % 2], chart, loc="left", band=0.08, shares=i % 2 == 0)
         ax.set_xticks(sorted({x for line in chart.lines for x in line["x"]}))
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    picture.legend(
-        handles, names, handlelength=3.0, frameon=False, fontsize=8.5, ncols=4, loc="outside lower center"
-    )
+    legend_below(picture, axes[0, 0], handlelength=3.0)
     return picture
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from trimreg.datasets import SparseRegression
+from trimreg.solvers.mm.kernels import best_swaps
 
 from . import gramkernels as kernels
 
@@ -82,7 +83,7 @@ class GramProblem:
         """MM from theta: ``(theta, objective, gradient)``."""
         theta = theta.copy()
         objective, gradient = kernels.majorize_minimize(
-            self.gram, self.c, theta, alpha, kind, float(parameter), 0.0, tol * self.scale
+            self.gram, self.c, theta, alpha, kind, float(parameter), tol * self.scale
         )
         return theta, objective + self.s / 2, gradient
 
@@ -173,8 +174,6 @@ def _better(problem, found, start, alpha, kind, parameter, tol):
 
 def _swapped(problem, found, alpha, h, tol):
     """Exchange a free coefficient for another one, the best by exact scores, as long as F decreases."""
-    from trimreg.solvers.mm.kernels import best_swaps
-
     gram = problem.gram
     p = problem.c.size
     for _ in range(_SWAPS):

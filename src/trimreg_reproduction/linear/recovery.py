@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from trimreg.datasets import make_paper_design
+
 from ..intervals import wilson
 from ..pictures import MARKERS, PALETTE, draw, new_figure, tidy
 from ..spec import Cell, Chart, Experiment, Together, Verdict
@@ -75,8 +77,6 @@ def run(cell: Cell) -> list[dict]:
 
 
 def _data(cell, *shared, **options):
-    from trimreg.datasets import make_paper_design
-
     return make_paper_design(
         cell["n"], cell["p"], cell["k"], design=DESIGNS[cell.experiment], random_state=cell.rng(*shared),
         **options,

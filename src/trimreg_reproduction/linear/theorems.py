@@ -15,10 +15,13 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
+from trimreg import TrimmedL1, solve
 from trimreg.datasets import make_gaussian, make_paper_design
 from trimreg.diagnostics import dual_feasibility, incoherence
 from trimreg.diagnostics.conditions import weighted_lasso
+from trimreg.solvers.first_order.bcd import stationarity_constant
 
 SCALINGS = ("mean", "paper", "sum")
 _ROUNDING = 1e-7  # relative tolerance for a bound that holds with equality
@@ -139,8 +142,6 @@ def theorem_2(rng: np.random.Generator, design: str, n: int, p: int, k: int, hs:
     V contains the true support and that of the fit, so the curvature along the error is at least that
     eigenvalue: restricted strong convexity without tolerance. The bound applies to the entry ``scaled``.
     """
-    from trimreg import TrimmedL1, solve
-
     X, coef, noise = draw_design(rng, design, n, p, k, 10.0)
     y = X @ coef + noise
     alpha = 2.0 * float(np.abs(X.T @ noise).max()) / n
@@ -176,8 +177,6 @@ def conditions(
     max_sets: int = 1000,
 ) -> list[dict]:  # fmt: skip
     """Incoherence and dual feasibility for each h, and whether a fit at this alpha orders the supports."""
-    from trimreg import TrimmedL1, solve
-
     X, coef, noise = draw_design(rng, design, n, p, k, 10.0)
     y, S = X @ coef + noise, np.flatnonzero(coef)
     G, moment = X.T @ X / n, X.T @ y / n
@@ -213,11 +212,6 @@ def theorem_3(
     same: "sum" is the scaling of the authors' code, "paper" is :math:`\frac1n\|y - X\theta\|^2`, "mean" half
     of it. :math:`F^*` is replaced by the lowest F found, which can only make the bound smaller.
     """
-    from sklearn.exceptions import ConvergenceWarning
-
-    from trimreg import TrimmedL1, solve
-    from trimreg.solvers.first_order.bcd import stationarity_constant
-
     data = make_gaussian(n, p, k, random_state=rng)
     factor = {"mean": 1.0, "paper": 2.0, "sum": float(n)}[scaling]
     X, y = np.sqrt(factor) * data.X, np.sqrt(factor) * data.y

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from trimreg.nn import Ramp
@@ -289,7 +290,6 @@ def match_rows(W: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
     The hidden units of a network have no order. A row of zeros has cosine 0 with every other row.
     """
-    from scipy.optimize import linear_sum_assignment
 
     def unit(rows):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)

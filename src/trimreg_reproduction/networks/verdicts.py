@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..spec import Verdict
+from ..spec import Verdict, skipped
 
 #: The measures of a row, all None if a peer is not installed.
 MEASURES = (
@@ -193,8 +193,7 @@ def _exactness_text(table):
 
 
 def _skipped(frame):
-    reasons = sorted({str(reason) for reason in frame["skipped"].dropna()}) if "skipped" in frame else ()
-    return f" Skipped: {'; '.join(reasons)}." if reasons else ""
+    return "".join(f" {text}" for text in skipped(frame))
 
 
 def _authors(table):

@@ -319,52 +319,23 @@ def test_the_figure_beyond_shows_every_method_and_keeps_the_anchors_apart():
 # -- tuning -----------------------------------------------------------------------------------------------
 
 
-def test_tuning_goes_on_where_it_ended(small, tmp_path, monkeypatch):
-    out, said = tmp_path / "tune.jsonl", []
-    fast = OURS.change(form="plain", epochs=1, batch=60)
-    recipes = tune.recipes_from(fast, [{}, {"learning_rate": "0.01", "name": "fast"}])
-    sizes = ["90-40-20", "50-30-10"]
-    first = tune.validate(recipes, "LeNet-300-100", sizes, (100, 101), out=out, show=said.append, images=240)
-    assert len(first) == 8
-    assert len(said) == 4
-    assert said[2].startswith("fast ")
-    assert [(one["name"], one["size"], one["seed"]) for one in first[:3]] == [
-        ("ours", "90-40-20", 100), ("ours", "90-40-20", 101), ("ours", "50-30-10", 100),
-    ]  # fmt: skip
-    assert all(0 <= one["validation_error"] <= 100 and one["reached"] == one["size"] for one in first)
-    assert "test_error" not in first[0]
-    assert first[4]["changes"] == {"form": "plain", "epochs": 1, "batch": 60, "learning_rate": 0.01}
-    text = out.read_text()
-    out.write_text(text + '{"key": "cut sho')  # a kill in the middle of a line
-
-    def never(*args):
-        raise AssertionError("trained again")
-
-    real = tune._train
-    monkeypatch.setattr(tune, "_train", never)
-    again = tune.validate(recipes, "LeNet-300-100", sizes, (100, 101), out=out, show=said.append, images=240)
-    assert again == first
-    monkeypatch.setattr(tune, "_train", real)
-    more = tune.validate(
-        recipes, "LeNet-300-100", sizes, (100, 101, 102), out=out, show=said.append, images=240
-    )
-    assert len(more) == 12
-    assert [one for one in more if one["seed"] < 102] == first
-    lines = out.read_text().splitlines()
-    assert len(lines) == 13
-    assert sum(1 for text in lines if text.endswith("}")) == 12
-
-
-def test_tuning_from_the_command_line(small, tmp_path, capsys):
-    file = tmp_path / "recipes.json"
-    file.write_text(json.dumps([{"epochs": 1, "batch": 60, "form": "plain", "name": "from a file"}]))
-    arguments = ["--size", "90-40-20", "--seeds", "2", "--images", "240", "--recipes", str(file)]
-    tune.main([*arguments, "--set", "epochs=1,batch=60,form=plain,tau=20", "--base", "tab2"])
+def test_tuning_from_the_command_line(small, capsys):
+    changes = "epochs=1,batch=60,form=plain,tau=20"
+    arguments = ["--size", "90-40-20", "--size", "50-30-10", "--seeds", "2", "--images", "240"]
+    tune.main([*arguments, "--base", "tab2", "--set", changes, "--set", f"{changes},learning_rate=0.01"])
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 2
-    assert printed[0].startswith("epochs=1 batch=60 form=plain tau=20")
-    assert printed[1].startswith("from a file")
+    assert [line.split()[1] for line in printed] == ["90-40-20", "50-30-10"] * 2
+    assert printed[0].startswith(changes)
+    assert all(f"reached {line.split()[1]}" in line for line in printed)
+    assert printed[0] != printed[2]
     with pytest.raises(ValueError, match="no field 'epoch'"):
         tune.main(["--size", "90-40-20", "--set", "epoch=1"])
     with pytest.raises(ValueError, match="has 3 numbers"):
         tune.main(["--size", "90-40"])
+
+
+def test_tuning_uses_images_set_apart(small):
+    fast = OURS.change(form="plain", epochs=1, batch=60)
+    rows = tune.validate(fast, "LeNet-300-100", ["90-40-20"], (100, 101), images=240)
+    assert [(row["asked"], row["seed"]) for row in rows] == [("90-40-20", 100), ("90-40-20", 101)]
+    assert all(0 <= row["validation_error"] <= 100 and row["exact"] for row in rows)

@@ -18,7 +18,12 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+import dask
+import dask.array as da
 import numpy as np
+from dask.delayed import Delayed
+from dask.optimization import cull
+from dask.utils import ensure_dict
 
 from . import kernels
 from .dask_tasks import Threads, runner_for, size_of
@@ -131,8 +136,6 @@ class DaskRows(FarRows):
 
     def _count(self, sources):
         """The number of rows of each source, by one pass."""
-        import dask
-
         self.passes += 1
         count = dask.delayed(len, pure=False)
         return list(self.runner.each(len(sources), lambda index: count(sources[index])))
@@ -162,8 +165,6 @@ class DaskRows(FarRows):
         yield from self._run(-(-count // _TREE), tree)
 
     def _tasks(self, kernel, vectors, arguments):
-        import dask
-
         perform = dask.delayed(_perform, pure=False)
         edges, p = self._edges, self.shape[1]
 
@@ -215,8 +216,6 @@ class DaskRows(FarRows):
         return self.__dict__ | {"_runner": None, "_persisted": None}
 
     def _far_columns(self, W):
-        import dask
-
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         take = dask.delayed(block_columns, pure=False)
@@ -227,8 +226,6 @@ class DaskRows(FarRows):
         return other
 
     def _dtypes_in_words(self):
-        import dask
-
         kind = dask.delayed(_kind_of, pure=False)
         found = list(self.runner.each(len(self._sources), lambda i: kind(self._sources[i][0])))
         edges = np.cumsum([0, *(length for _, length in self._sources)])
@@ -263,8 +260,6 @@ def added(results):
 
 
 def _tree(tasks):
-    import dask
-
     add = dask.delayed(added, pure=False)
     while len(tasks) > 1:
         tasks = [add(tasks[start : start + _FAN]) for start in range(0, len(tasks), _FAN)]
@@ -310,9 +305,6 @@ def _check_options(persist, chunk_bytes, memory):
 
 def _check_collection(X):
     """Refuse objects that are neither a Dask array nor a Dask DataFrame."""
-    import dask.array as da
-    from dask.delayed import Delayed
-
     kind = type(X).__name__
     if isinstance(X, da.Array):
         return
@@ -334,7 +326,6 @@ def _kept(X) -> list:
     """The chunks that X has on workers, as futures."""
     if "distributed" not in sys.modules:
         return []
-    from dask.utils import ensure_dict
     from distributed import Future
 
     return [value for value in ensure_dict(X.__dask_graph__()).values() if isinstance(value, Future)]
@@ -386,10 +377,6 @@ def _storage_of_columns(dtypes) -> np.dtype:
 
 def _own_graphs(X):
     """The chunks of X, each with only the tasks that it needs, so that a batch sends no more than that."""
-    from dask.delayed import Delayed
-    from dask.optimization import cull
-    from dask.utils import ensure_dict
-
     # Dask's optimization loses chunks that are persisted on workers, or X's references to them.
     for optimize in (False,) if _kept(X) else (True, False):
         blocks = list(np.ravel(X.to_delayed(optimize_graph=optimize)))
@@ -415,8 +402,6 @@ def grouped(lengths, row_bytes, at_least):
 
 def _joined_blocks(sources, declared, shape, chunk_bytes):
     """Blocks made of one or more neighboring sources, and their numbers of rows."""
-    import dask
-
     storage = _storage_of(declared)
     row_bytes = shape[1] * storage.itemsize
     if chunk_bytes is None:

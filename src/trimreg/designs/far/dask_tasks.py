@@ -10,10 +10,14 @@ import math
 import os
 import sys
 import time
+from asyncio import CancelledError as AsyncCancelled
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any
+
+import dask
 
 #: Number of times that a batch of tasks is sent before the loss of its workers is an error.
 ATTEMPTS = 4
@@ -109,14 +113,10 @@ class Threads:
         return 0
 
     def persist(self, blocks: Any) -> list:
-        import dask
-
         return list(dask.persist(*blocks, scheduler="threads"))
 
     def each(self, count: int, task: Any, restore: Any = None) -> Iterator[Any]:
         """Yield the results of ``task(0), ..., task(count - 1)``, each of which is a Delayed."""
-        import dask
-
         batches = _Batches(os.cpu_count() or 1)
         start = 0
         while start < count:
@@ -204,8 +204,6 @@ class Cluster:
         return self._sent(self.client.compute, [task(index) for index in range(start, stop)])
 
     def _sent(self, send, collections):
-        import dask
-
         # Vectors travel with the tasks, so batches are large on purpose.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
             return send(collections, optimize_graph=False)
@@ -252,9 +250,6 @@ class Cluster:
 
 def _is_loss(error):
     """Whether an error comes from the cluster, not from the task."""
-    from asyncio import CancelledError as AsyncCancelled
-    from concurrent.futures import CancelledError
-
     from distributed import KilledWorker
     from distributed.comm import CommClosedError
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -61,31 +60,11 @@ def check_unchanged(path, before: tuple, now: tuple | None = None) -> None:
 def npy_file(path: str, block_bytes: int) -> NumberFile:
     """The reader of a ``.npy`` file; truncated files are refused."""
     before = stamp(path)
-    with open(path, "rb") as file:
-        try:
-            version = np.lib.format.read_magic(file)
-            header = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }.get(version)
-            if header is None:
-                raise ValueError(f"version {version} of the format is for arrays with named fields")
-            shape, fortran, dtype = header(file)
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{path} cannot be read as .npy: {error}") from error
-        offset = file.tell()
-    storage_dtype(dtype, path)
-    check_shape(shape, path)
-    needed = offset + prod(shape) * dtype.itemsize
-    if before[0] < needed:
-        raise ValueError(
-            f"{path} is truncated: {shape[0]} x {shape[1]} {dtype} take {needed} bytes, "
-            f"but the file has {before[0]}"
-        )
-    n, p = shape
-    item = dtype.itemsize
-    strides = (item, n * item) if fortran else (p * item, item)
-    return NumberFile(path, offset, (n, p), strides, dtype, block_bytes, before)
+    try:
+        X = np.load(path, mmap_mode="r")
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read as .npy: {error}") from error
+    return replace(mapped_file(X, block_bytes), before=before)
 
 
 def mapped_file(X: np.ndarray, block_bytes: int) -> NumberFile:

@@ -16,39 +16,39 @@ from ...penalties.norms import partition
 from ...solvers import EFFORTS, SolverResult, get_solver
 from .. import validation as check
 from ..order import FitDetails, fit_details
-from ..summary import Summary, fit_facts, summarize
+from ..summary import Summary, summarize
 from ..task import Data, Settings, Task, check_data, minimize
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
 
 
-class Regressor(RegressorMixin):
+class _Scored:
+    """scikit-learn's score, with y and the weights fetched from a device or a cluster."""
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """The score of the predictions: R^2 of a regressor, the share of correct classes of a classifier.
+
+        They are :func:`sklearn.metrics.r2_score` and :func:`sklearn.metrics.accuracy_score`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        float
+        """
+        return super().score(X, to_host(y), to_host(sample_weight))  # type: ignore[misc]
+
+
+class Regressor(_Scored, RegressorMixin):
     """A regressor that is scored by the share of the variance explained."""
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """The coefficient of determination of the predictions, :func:`sklearn.metrics.r2_score`.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`fit`.
-        """
-        return super().score(X, to_host(y), to_host(sample_weight))
-
-
-class Classifier(ClassifierMixin):
+class Classifier(_Scored, ClassifierMixin):
     """A classifier that is scored by the share of samples classified correctly."""
-
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """The share of samples whose class is predicted, :func:`sklearn.metrics.accuracy_score`.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`fit`.
-        """
-        return super().score(X, to_host(y), to_host(sample_weight))
 
 
 class LinearEstimator(BaseEstimator):
@@ -245,7 +245,17 @@ class LinearEstimator(BaseEstimator):
         return matrix @ self.coef_.T + intercept
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predicted means of the target, of shape (n_samples,) or (n_samples, n_outputs)."""
+        """Predicted means of the target.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Of any kind that :meth:`fit` takes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        """
         return self._mean(self._predictor(X))
 
     # -- summary -------------------------------------------------------------------------------------
@@ -270,23 +280,23 @@ class LinearEstimator(BaseEstimator):
         weights = self.trim_weights_ if self._groups is None else self.trim_weights_[self._groups]
         coef = np.asarray(self.coef_, dtype=float)
         coef = coef.ravel() if coef.shape[0] == 1 and coef.ndim == 2 else coef
-        intercept = np.asarray(self.intercept_, dtype=float)
         outputs = self._output_names() if coef.ndim == 2 else None
-        facts = fit_facts(
-            loss=self.loss_name_,
-            n_samples=self._n_samples,
-            n_features=self.n_features_in_,
-            h=self.h_,
-            alpha=self.alpha_,
-            l2=self.l2_ or None,
-            objective=self.objective_,
-            stationarity=self.stationarity_,
-            intercept=intercept.item() if intercept.size == 1 else intercept,
-            converged=self.result_.converged,
-            outputs=outputs,
-            swap_optimal=self.result_.swap_optimal,
-            outliers=len(self.outliers_) or None,
-        )
+        intercept = np.ravel(np.asarray(self.intercept_, dtype=float)).tolist()
+        labeled = intercept if outputs is None else dict(zip(map(str, outputs), intercept, strict=True))
+        facts = {
+            "loss": self.loss_name_,
+            "samples": self._n_samples,
+            "features": self.n_features_in_,
+            "h": self.h_,
+            "alpha": self.alpha_,
+            "l2": self.l2_ or None,
+            "objective": self.objective_,
+            "stationarity": self.stationarity_,
+            **({"intercept": intercept[0]} if len(intercept) == 1 else {"intercepts": labeled}),
+            "converged": self.result_.converged,
+            "swap optimal": self.result_.swap_optimal,
+            "outliers": len(self.outliers_) or None,
+        }
         with np.errstate(over="ignore"):
             standardized = coef * self.feature_deviation_
         return summarize(

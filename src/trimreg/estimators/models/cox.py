@@ -121,7 +121,16 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         self.baseline_hazard_ = np.where(np.isnan(steps), np.inf, steps)  # where it overflows
 
     def predict(self, X: Any) -> np.ndarray:
-        """The linear predictors: the logarithm of the hazard relative to that of ``x'theta = 0``."""
+        """The linear predictors: the logarithm of the hazard relative to that of ``x'theta = 0``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
         return self._predictor(X)
 
     def predict_survival_function(self, X: Any, times: ArrayLike | None = None) -> np.ndarray:
@@ -155,6 +164,11 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         ----------
         X, y, sample_weight
             As in :meth:`fit`.
+
+        Returns
+        -------
+        float
+            From 0 to 1; random risks have 0.5.
         """
         eta = self.predict(X)
         y = check.check_target(times_and_events(y), eta.size, matrix=True)

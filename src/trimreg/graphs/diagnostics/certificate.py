@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...diagnostics.arguments import matrix, number
-from ...penalties import Penalty, TrimmedL1, subgradient_residual
+from ...penalties import Penalty, subgradient_residual
 from .minimum import local_minimum
 from .point import GraphPoint, read_graph
 
@@ -240,11 +240,7 @@ def _read_weights(weights, point: GraphPoint):
     edges = point.edges(A)
     if np.any(np.abs(edges - point.edges(A.T)) > 1e-8):
         raise ValueError("weights must be symmetric")
-    if isinstance(point.penalty, TrimmedL1):
-        return point.penalty.checked_weights(edges)
-    if np.any(edges < 0) or np.any(edges > 1):
-        raise ValueError("weights must lie between 0 and 1")
-    return edges
+    return point.penalty.checked_weights(edges)
 
 
 def _residuals(point, theta, threshold):

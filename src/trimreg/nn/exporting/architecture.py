@@ -1,7 +1,7 @@
 """The architecture of an exported network as JSON values, and back.
 
-An architecture consists of the steps of a traced graph, each a layer of :data:`MODULES` with its arguments,
-or a function or method of the tables below. Reading it only looks up names in these tables and refuses all
+An architecture consists of the steps of a traced graph, each a layer with its arguments, or a function or
+method, of the tables in :mod:`.catalog`. Reading it only looks up names in these tables and refuses all
 others, so a file cannot run code.
 """
 
@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import inspect
 import math
-import operator
 import re
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn import functional as F
 
-from . import catalog, slim
+from . import slim
+from .catalog import FUNCTIONS, METHODS, MODULES, NAME_OF_FUNCTION
 
 VERSION = 1
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -25,27 +24,6 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")  # a value such as "nearest-
 _PATH = re.compile(r"[A-Za-z0-9_ -]{1,99}(\.[A-Za-z0-9_ -]{1,99}){0,30}")
 _ATTRIBUTES = ("shape", "ndim")
 _NOT_ARGUMENTS = {"self", "device", "dtype"}
-
-# Operations that may be saved although the export does not know their effect on channels.
-_COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
-_PLAIN = ("pow", "sqrt", "rsqrt", "log", "sum", "where", "masked_fill", *_COMPARISONS)
-_MORE_MODULES = (
-    nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Bilinear, nn.RMSNorm,
-    nn.PixelShuffle, nn.PixelUnshuffle, nn.GLU, nn.Unflatten,
-)  # fmt: skip
-#: Saved name -> function.
-FUNCTIONS = (
-    catalog.FUNCTIONS
-    | {f"operator.{name}": getattr(operator, name) for name in ("pow", *_COMPARISONS)}
-    | {f"torch.{name}": getattr(torch, name) for name in _PLAIN}
-    | {"F.rms_norm": F.rms_norm, "torch.stack": torch.stack}
-)
-#: Function -> its saved name.
-NAME_OF_FUNCTION = {function: name for name, function in reversed(FUNCTIONS.items())}
-#: Methods of tensors that may be saved.
-METHODS = catalog.METHODS | set(_PLAIN)
-#: Class name -> class, of everything that may be saved.
-MODULES = catalog.MODULES | {kind.__name__: kind for kind in _MORE_MODULES}
 
 _INSTEAD = (
     "; write the network with to_onnx(path) instead, or torch.save its state_dict() and load that into a "

@@ -45,6 +45,11 @@ MIXING_MODULES = (
 #: Layers that an export creates.
 SLIM_MODULES = (slim.Gather, slim.Plane, slim.MappedEmbedding, slim.SlimAttention)
 OTHER_MODULES = (nn.Flatten, nn.Embedding, nn.MultiheadAttention, *SLIM_MODULES)
+#: Their effect on channels is not known, but they may be saved.
+SAVED_MODULES = (
+    nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Bilinear, nn.RMSNorm,
+    nn.PixelShuffle, nn.PixelUnshuffle, nn.GLU, nn.Unflatten,
+)  # fmt: skip
 
 _ROLES = {
     "pointwise": """
@@ -67,6 +72,9 @@ _ROLES = {
     "size": "size",
 }
 _IN_PLACE = ("operator.iadd", "operator.isub", "operator.imul")
+# Steps whose effect on channels is not known, but that may be saved.
+_COMPARISONS = "gt ge lt le eq ne"
+_SAVED = f"pow sqrt rsqrt log sum where masked_fill {_COMPARISONS}"
 _ROLE_OF_NAME = {name: role for role, names in _ROLES.items() for name in names.split()}
 
 #: Saved name -> function.
@@ -78,9 +86,10 @@ FUNCTIONS = {
 } | {
     f"{place}.{name}": getattr(module, name)
     for place, module, names in (
-        ("operator", operator, "add iadd sub isub mul imul neg truediv floordiv getitem matmul"),
-        ("torch", torch, "matmul bmm"),
-        ("F", F, "linear normalize scaled_dot_product_attention"),
+        ("operator", operator, "add iadd sub isub mul imul neg truediv floordiv getitem matmul pow"),
+        ("operator", operator, _COMPARISONS),
+        ("torch", torch, f"matmul bmm stack {_SAVED}"),
+        ("F", F, "linear normalize scaled_dot_product_attention rms_norm"),
     )
     for name in names.split()
 }
@@ -88,15 +97,15 @@ FUNCTIONS = {
 NAME_OF_FUNCTION = {function: name for name, function in reversed(FUNCTIONS.items())}
 #: Methods of tensors that may be saved.
 METHODS = {name for name in _ROLE_OF_NAME if hasattr(torch.Tensor, name)} | {
-    "unsqueeze", "unflatten", "expand", "sum", "matmul", "float", "chunk", "split", "expand_as", "pow",
-    "div", "t", "repeat", "amax", "max",
+    "unsqueeze", "unflatten", "expand", "matmul", "float", "chunk", "split", "expand_as", "div", "t",
+    "repeat", "amax", "max", *_SAVED.split(),
 }  # fmt: skip
 #: Class name -> class, of everything that may be saved.
 MODULES = {
     kind.__name__: kind
     for kind in (
         *LINEAR, *CONVOLUTIONS, *BATCH_NORMS, *POINTWISE_MODULES, *POOLINGS, *RESIZINGS, *MIXING_MODULES,
-        *OTHER_MODULES,
+        *OTHER_MODULES, *SAVED_MODULES,
     )
 }  # fmt: skip
 

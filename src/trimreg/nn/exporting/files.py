@@ -50,7 +50,18 @@ def save(model: fx.GraphModule, path: str | PathLike) -> None:
 def load(path: str | PathLike) -> fx.GraphModule:
     """The network in a file that was written by ``export(...).save(path)``, in evaluation mode on the CPU.
 
-    Raises ValueError for a file that is damaged or contains anything but known layers and functions.
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    torch.fx.GraphModule
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or contains anything but known layers and functions.
 
     Examples
     --------

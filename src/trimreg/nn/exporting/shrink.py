@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from ..layers.common import layer_like
 from .catalog import CONVOLUTIONS
 from .flow import Flow
 from .slim import Gather, MappedEmbedding, Plane, SlimAttention
@@ -125,7 +126,7 @@ def _shrink_mix(traced: fx.GraphModule, flow: Flow, mix: Mix, exact: bool) -> Ke
             bias = constant if bias is None else bias + constant
     unchanged = rows.numel() == mix.target.size and columns.numel() == mix.source.size and not folded.numel()
     if not unchanged:
-        _put(traced, name, _like(module, weight[:, columns], bias))
+        _put(traced, name, layer_like(module, weight[:, columns], bias))
     if gathers:
         place = torch.searchsorted(present, columns)
         with traced.graph.inserting_before(node):
@@ -142,28 +143,11 @@ def _shrink_mix(traced: fx.GraphModule, flow: Flow, mix: Mix, exact: bool) -> Ke
     return Kept(rows, columns, kept_by=reasons, unknown=unknown)
 
 
-def _like(module: nn.Module, weight: Tensor, bias: Tensor | None, groups: int = 1) -> nn.Module:
-    """A layer of the same class with this weight and bias."""
-    out_size, in_size = weight.shape[:2]
-    factory = {"device": weight.device, "dtype": weight.dtype}
-    if isinstance(module, CONVOLUTIONS):
-        made = nn.utils.skip_init(
-            type(module), in_size * groups, out_size, module.kernel_size, module.stride, module.padding,
-            module.dilation, groups, bias is not None, module.padding_mode, **factory,
-        )  # fmt: skip
-    else:
-        made = nn.utils.skip_init(nn.Linear, in_size, out_size, bias is not None, **factory)
-    made.weight.copy_(weight)
-    if bias is not None:
-        made.bias.copy_(bias)
-    return made
-
-
 def _take_channels(module: nn.Module, present: Tensor) -> nn.Module:
     """A batch norm, depthwise convolution, plane or PReLU of the channels ``present``."""
     if isinstance(module, CONVOLUTIONS):
         bias = None if module.bias is None else module.bias[present]
-        return _like(module, module.weight[present], bias, groups=present.numel())
+        return layer_like(module, module.weight[present], bias, groups=present.numel())
     if isinstance(module, Plane):
         return Plane(module.weight[present], module.stride, module.padding, module.dilation)
     if isinstance(module, nn.PReLU):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..penalty.resolve import name_matches
-from .common import bounded, plain_conv2d, plain_linear
+from .common import bounded, plain_layer
 
 #: Coefficients of alpha, alpha^2 and alpha^3 in the approximate negative KL divergence (Kingma 2015).
 KL_COEFFICIENTS = (1.16145124, -1.50204118, 0.58629921)
@@ -177,7 +177,7 @@ class BayesLinear(Bayesian, nn.Linear):
 
     def plain(self) -> nn.Linear:
         """A plain layer with copies of the posterior means."""
-        return plain_linear(self)
+        return plain_layer(self)
 
 
 class BayesConv2d(Bayesian, nn.Conv2d):
@@ -205,7 +205,7 @@ class BayesConv2d(Bayesian, nn.Conv2d):
 
     def plain(self) -> nn.Conv2d:
         """A plain layer with copies of the posterior means."""
-        return plain_conv2d(self)
+        return plain_layer(self)
 
 
 # -- whole models ---------------------------------------------------------------------------------------

@@ -44,28 +44,29 @@ class _Bounded(torch.autograd.Function):
         return gradient, None, None
 
 
-def plain_linear(layer: nn.Linear) -> nn.Linear:
-    """A plain ``nn.Linear`` with copies of the layer's weight and bias."""
-    made = without_start(
-        nn.Linear, layer.weight, layer.in_features, layer.out_features, layer.bias is not None
-    )
-    return _with_values_of(layer, made)
+def plain_layer(layer: Any) -> Any:
+    """A plain ``nn.Linear`` or convolution with copies of the layer's weight and bias."""
+    return layer_like(layer, layer.weight, layer.bias, getattr(layer, "groups", 1)).train(layer.training)
 
 
-def plain_conv2d(layer: nn.Conv2d) -> nn.Conv2d:
-    """A plain ``nn.Conv2d`` with copies of the layer's weight and bias."""
-    made = without_start(
-        nn.Conv2d, layer.weight, layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride,
-        layer.padding, layer.dilation, layer.groups, layer.bias is not None, layer.padding_mode,
-    )  # fmt: skip
-    return _with_values_of(layer, made)
-
-
-def _with_values_of(layer: nn.Module, made: Any) -> Any:
+def layer_like(layer: Any, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Any:
+    """A plain layer of the kind of ``layer``, with its settings and copies of this weight and bias."""
+    kinds: tuple[Any, ...] = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    kind = next(one for one in kinds if isinstance(layer, one))
+    out_size, in_size = weight.shape[:2]
+    has_bias = bias is not None
+    if kind is nn.Linear:
+        made = without_start(kind, weight, in_size, out_size, has_bias)
+    else:
+        made = without_start(
+            kind, weight, in_size * groups, out_size, layer.kernel_size, layer.stride, layer.padding,
+            layer.dilation, groups, has_bias, layer.padding_mode,
+        )  # fmt: skip
     with torch.no_grad():
-        for name, parameter in made.named_parameters():
-            parameter.copy_(getattr(layer, name))
-    return made.train(layer.training)
+        made.weight.copy_(weight)
+        if bias is not None:
+            made.bias.copy_(bias)
+    return made
 
 
 def without_start(kind: type, like: Tensor, *arguments: Any, **options: Any) -> Any:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .common import bounded, plain_conv2d, plain_linear
+from .common import bounded, plain_layer
 
 TEMPERATURE, LOW, HIGH = 2 / 3, -0.1, 1.1  # beta, gamma, zeta
 #: The authors' code keeps the logits within these bounds, so that no gate closes for good.
@@ -152,7 +152,7 @@ class L0Linear(GatedInputs, nn.Linear):
 
     def plain(self) -> nn.Linear:
         """A plain layer with the gates of evaluation multiplied in."""
-        made = plain_linear(self)
+        made = plain_layer(self)
         with torch.no_grad():
             made.weight.mul_(self.gates())
         return made
@@ -181,7 +181,7 @@ class L0Conv2d(GatedChannels, nn.Conv2d):
 
     def plain(self) -> nn.Conv2d:
         """A plain layer with the gates of evaluation multiplied in."""
-        made = plain_conv2d(self)
+        made = plain_layer(self)
         with torch.no_grad():
             made.weight.mul_(self.gates()[:, None, None, None])
             if made.bias is not None:

@@ -38,6 +38,7 @@ def newton_direction(hessian, slope, size):
 # -- q = 2 ------------------------------------------------------------------------------------------------
 
 
+@np.errstate(over="ignore", invalid="ignore")  # where classes are separated steps overflow, and are halved
 def newton_on_groups(gram, gradient, theta, starts, threshold, tol, patience=10):
     """Newton steps for q = 2 on free and nonzero groups, in place; groups that come to 0 are dropped.
 

@@ -8,9 +8,6 @@ themselves, at a local minimum. The start decides which one, so a trimmed penalt
 2. **MM** to a local minimum;
 3. **exchanges** (:mod:`trimreg.solvers.search.exchange`): splices, single swaps and a few kicks.
 
-A best subset is also compared with one that grows column by column (:mod:`trimreg.solvers.search.subset`), as
-in a path, unless X is large.
-
 If supports are hard to find (:func:`~trimreg.solvers.mm.starts.supports_are_hard`), a few random starts
 follow (:func:`~trimreg.solvers.mm.starts.random_starts`), and the lowest of all is taken. The module
 :mod:`trimreg.solvers.mm.starts` has all starts.
@@ -22,8 +19,9 @@ tries many random starts for every problem of least squares.
 Above the exact-penalty threshold the weighted lasso is zero, so the start is computed at a smaller alpha. For
 single coefficients and least squares part 3 is then the search over subsets
 (:mod:`trimreg.solvers.search.subset`), which scores every single swap exactly: the result is 1-swap optimal
-and is marked so. For other losses, and for groups, part 3 searches the quadratic model of the loss at the
-local minimum, and keeps the exchanges that the loss itself confirms.
+and is marked so. The start is a subset that grows column by column; the weighted lasso and growing again are
+tried among few columns. For other losses, and for groups, part 3 searches the quadratic model of the loss at
+the local minimum, and keeps the exchanges that the loss itself confirms.
 """
 
 from __future__ import annotations
@@ -47,6 +45,8 @@ from ..search.subset import Subset, SubsetSearch, grown, share
 from .starts import (
     default_start,
     eliminated_start,
+    grown_start,
+    lasso_among,
     lasso_start,
     random_starts,
     start_alpha,
@@ -60,13 +60,14 @@ class Effort:
     """How hard to look for a good basin."""
 
     search: bool  # whether there are a homotopy and exchanges at all
+    homotopy: bool = True
     splices: tuple[int, ...] = (8, 4, 2)
     trials: int = 6
     kicks: int = 4
     subset_kicks: int = 6
     rounds: int = 1
     subset_rounds: int = 1
-    starts: int = 8  # random starts of trimmed least squares, at most, if supports are hard to find
+    starts: int = 12  # random starts of trimmed least squares, at most, if supports are hard to find
     work: float = 5e7  # operations that they may take together, counted in one ridge regression each
     agreed: int = 1  # they end when so many lead to the lowest free set again
     rivals: bool = False  # whether other starts are tried even if supports are not hard to find
@@ -77,14 +78,15 @@ EFFORTS = {
     "medium": Effort(search=True),
     "high": Effort(
         True,
+        True,
         (32, 16, 8, 4, 2),
         trials=24,
         kicks=20,
         subset_kicks=30,
         rounds=3,
         subset_rounds=4,
-        starts=120,
-        work=3e8,
+        starts=180,
+        work=4e8,
         agreed=4,
         rivals=True,
     ),
@@ -93,6 +95,8 @@ EFFORTS = {
 _EPS = float(np.finfo(float).eps)
 _DOUBT = 0.25  # of what a leaving part costs: so much may the model of a loss be off
 _KICK_SHARE = 3  # a kick replaces one free coordinate in so many
+_TINY = 3e-4  # in units of the alpha of starts: a smaller alpha makes a fit interpolate if it can
+_FEW = 2  # searches on the model of a loss if the fit nearly interpolates
 _PATIENCE = 3  # kicking ends after so many kicks that lead back to the same free set
 
 
@@ -119,9 +123,21 @@ def normalized_steps(
     problem = inner.problem
     if problem.penalty.n_free is None:
         return _majorize_minimize(inner, start)
+    effort = _reduced(inner, effort)
     if problem.loss.constant_curvature and problem.penalty.norm.q is None:
         return _trimmed_quadratic(inner, norms, start, rng, effort)
     return _trimmed_general(inner, start, rng, effort)
+
+
+def _reduced(inner, effort):
+    """Less effort where a fit interpolates or nearly does, so that the free set hardly matters."""
+    problem, n = inner.problem, np.count_nonzero(inner.problem.d)
+    if problem.ridge.any():
+        return effort
+    width = problem.penalty.n_free * problem.n_features / inner.norm.count / problem.loss.n_outputs
+    if width >= n or problem.alpha < _TINY * start_alpha(inner):
+        return replace(effort, search=False)
+    return replace(effort, homotopy=False, kicks=0, subset_kicks=0) if 2 * width >= n else effort
 
 
 def confirm(
@@ -201,10 +217,12 @@ def improve_on_model(
     """Steps of exchanges on the quadratic model at a local minimum, as long as the loss confirms them."""
     problem = inner.problem
     searchable = effort.search and problem.penalty.n_free > 0 and not np.any(problem.positive)
-    kicks, improved, searches = effort.kicks, True, 0
+    exact = problem.alpha >= problem.exact_threshold()
     # Under a soft alpha every search with kicks may find a lower basin; best subsets settle sooner.
-    most = 2 * effort.rounds if problem.alpha >= problem.exact_threshold() else np.inf
-    while searchable and improved and best.converged and not best.trouble:
+    kicks, most = (effort.kicks // 2, 2 * effort.rounds) if exact else (effort.kicks, np.inf)
+    improved, searches = True, 0
+    enough = np.inf if effort.homotopy else _FEW
+    while searchable and improved and searches < enough and best.converged and not best.trouble:
         searches += 1
         kicks = kicks if searches <= most else 0
         improved, known = False, {_key(best.weights)}
@@ -287,52 +305,59 @@ def _model_search(inner, best):
 def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     problem, penalty = inner.problem, inner.problem.penalty
     exact = problem.alpha >= problem.exact_threshold()
-    if theta0 is None:
-        theta, gradient, _ = yield from default_start(inner, effort)
-    else:
-        theta, gradient = theta0, problem.gradient(theta0)
-    weights = problem.weights(theta, gradient)
-    free = problem.free_set(theta, gradient)
     undetermined = penalty.n_free >= np.count_nonzero(problem.d) and not problem.ridge.any()
-    if undetermined and not np.any(problem.positive):
-        nothing = 1e-12 * problem.loss_value(problem.origin())
-        for step in _interpolate(inner, norms, free):  # no fit is better than a perfect one
-            yield replace(step, swap_optimal=True if step.objective <= nothing else None)
-        return
-    searchable = not np.any(problem.positive) and effort.search and penalty.n_free > 0
-    if not searchable:
-        if exact:
-            theta = np.where(weights > 0, 0.0, theta)
-        for step in _majorize_minimize(inner, theta, weights):  # h = 0 has nothing to swap
-            yield replace(step, swap_optimal=True if step.converged and penalty.n_free == 0 else None)
-        return
-    search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
+    searchable = not np.any(problem.positive) and effort.search and penalty.n_free > 0 and not undetermined
+    rivals = _RIVALS if exact and theta0 is None else ()
+    if exact and searchable and theta0 is None and problem.near:
+        search = grown_start(inner)
+    else:
+        if theta0 is None:
+            theta, gradient, _ = yield from default_start(inner, effort)
+        else:
+            theta, gradient = theta0, problem.gradient(theta0)
+        weights = problem.weights(theta, gradient)
+        free = problem.free_set(theta, gradient)
+        if undetermined and not np.any(problem.positive):
+            nothing = 1e-12 * problem.loss_value(problem.origin())
+            for step in _interpolate(inner, norms, free):  # no fit is better than a perfect one
+                yield replace(step, swap_optimal=True if step.objective <= nothing else None)
+            return
+        if not searchable:
+            if exact:
+                theta = np.where(weights > 0, 0.0, theta)
+            for step in _majorize_minimize(inner, theta, weights):  # h = 0 has nothing to swap
+                yield replace(step, swap_optimal=True if step.converged and penalty.n_free == 0 else None)
+            return
+        search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
     yield _step_at(search)
-    yield from _search(search, rng, effort)
+    yield from _search(search, rng, effort, rivals)
     if effort.rivals or supports_are_hard(inner):
         search = yield from _challenged(search, rng, effort)
-    if exact and theta0 is None:
-        yield from _compare_with_grown(search, rng, effort)
+        if exact and theta0 is None:
+            yield from _compare_with_grown(search, rng, effort)
     theta, free = search.solution()
     certified = search.certifies and search.decided()
     for step in _majorize_minimize(inner, theta, problem.weights_freeing(theta, free)):
         yield replace(step, swap_optimal=True if certified and step.converged else None)
 
 
-def _search(search, rng, effort):
+_RIVALS = (lasso_among, SubsetSearch.regrow)  # starts of a best subset among few columns
+
+
+def _search(search, rng, effort, rivals=()):
     """Rounds of exchanges, first among few columns without touching X, then among all."""
     subset = search.certifies
     for _ in range(effort.subset_rounds if subset else effort.rounds):
         narrow = search.narrowed()
         kicks = effort.subset_kicks if subset else effort.kicks
-        settled = yield from _shown(narrow, _exchange(narrow, rng, effort, kicks))
+        settled = yield from _shown(narrow, _exchange(narrow, rng, effort, kicks, rivals))
         search.adopt(narrow)
         if not narrow.complete:
             yield from _shown(search, exchange_while_better(search, (), effort.trials))
         if settled:
             break
-    if subset:
-        search.refresh()  # the last check is free of the rounding of updates
+        rivals = ()
+    if subset and search.refresh():  # the last check is free of the rounding of updates
         yield from _shown(search, exchange_while_better(search, (), effort.trials))
 
 
@@ -389,9 +414,18 @@ def _challenged(search, rng, effort):
     return best
 
 
-def _exchange(search, rng, effort, kicks):
-    """Splices, swaps and kicks, one at a time; returns whether kicks kept leading back to the same set."""
+def _exchange(search, rng, effort, kicks, rivals=()):
+    """Splices, swaps, rivals and kicks, one at a time; returns whether kicks led back to the same set.
+
+    A rival moves the search to another start, which is kept if it is lower.
+    """
     yield from exchange_while_better(search, effort.splices, effort.trials)
+    for rival in rivals:
+        state, objective = search.save(), search.objective
+        rival(search)
+        if not search.objective < objective * (1 - 1e-9):
+            search.restore(state)
+        yield
     returns = 0
     for _ in range(kicks if search.free.size > 1 else 0):
         returns += not kick(search, rng, _KICK_SHARE)
@@ -413,7 +447,7 @@ def _shown(search, moves):
 
 def _step_at(search):
     theta, free = search.solution()
-    weights = search.inner.problem.weights_freeing(theta, free)
+    weights = search.inner.problem.weights_of(free)
     return Step(theta, weights, search.objective, message="exchanging free coordinates")
 
 

@@ -10,6 +10,8 @@ homotopy of smooth penalties, from an alpha so small that the fit nearly interpo
     a soft-min homotopy in the sense of the second paper, with quadratic in place of entropic smoothing;
 :func:`lasso_start`, :func:`eliminated_start`
     the weighted lasso, with some steps of MM or with backward elimination;
+:func:`grown_start`
+    a best subset that grows column by column, with swaps at every size;
 :func:`rising_alpha`
     local minima followed from a small alpha to a large one;
 :func:`reweighted_ridge`
@@ -29,7 +31,10 @@ from ..driver import Step
 from ..gram import cholesky, cholesky_solve, regularized_cholesky
 from ..search.groups import eliminated
 from ..search.soft import SoftSearch
+from ..search.subset import SubsetSearch
 from .workingset import GramSolver
+
+_SCREENED = 400  # columns among which a best subset grows first
 
 
 def default_start(inner, effort):
@@ -37,9 +42,10 @@ def default_start(inner, effort):
     problem, penalty = inner.problem, inner.problem.penalty
     alpha = min(problem.alpha, start_alpha(inner)) if penalty.n_free else problem.alpha
     softened = inner.at(alpha)
-    if effort.search and alpha == problem.alpha and softened.gram is None:
+    follow = effort.search and effort.homotopy and alpha == problem.alpha
+    if follow and softened.gram is None:
         return (yield from _homotopy_apart(softened))
-    if effort.search and alpha == problem.alpha:
+    if follow:
         for theta, gradient, loss, weights in homotopy(softened):  # noqa: B007 - the last is used
             yield Step(theta, weights, loss + penalty.value(theta, alpha), message="homotopy")
         if effort.rivals:
@@ -95,15 +101,41 @@ def lasso_start(inner, tol, rounds=5):
     problem, penalty = inner.problem, inner.problem.penalty
     theta, gradient = inner.null, inner.gradient_at_null
     weights = np.ones(inner.norm.count)
+    stays = isinstance(inner, GramSolver) or inner.gram is None or inner.norm.q is not None
     for count in range(rounds):
         threshold = penalty.thresholds(weights, problem.alpha)
         theta, gradient, loss, _ = inner.solve(theta, threshold, tol=tol, gradient=gradient)
         previous, weights = weights, problem.weights(theta, gradient)
         if np.array_equal(weights, previous):
             break
-        if count == 0 and inner.gram is not None and inner.norm.q is None:
+        if count == 0 and not stays:
             inner = GramSolver(inner, np.sort(inner.gram.members), theta, gradient, loss)
     return theta, gradient, loss, weights
+
+
+def grown_start(inner):
+    """The search of a best subset that has grown among the columns of largest gradient at 0."""
+    levels, h = inner.problem.penalty.levels(1.0), inner.problem.penalty.n_free
+    columns = np.flatnonzero(inner.alive & np.isfinite(levels))
+    room = max(_SCREENED, 12 * h)
+    if columns.size > room:
+        pull = np.full(columns.size, np.inf)
+        np.divide(
+            np.abs(inner.gradient_at_zero[columns]), levels[columns], out=pull, where=levels[columns] > 0
+        )
+        columns = np.sort(columns[np.argpartition(-pull, room)[:room]])
+    grown = SubsetSearch(inner.restricted(columns), None)
+    return SubsetSearch(inner, columns[grown.solution()[1]])
+
+
+def lasso_among(narrow):
+    """Move a search of best subsets among few columns to the largest coefficients of a weighted lasso."""
+    inner, U = narrow.inner, narrow.universe
+    model = GramSolver(inner, U, inner.null, inner.gradient_at_zero, inner.loss_at_null)
+    size = np.abs(lasso_start(model.at(start_alpha(inner)), 1e-3)[0][U])
+    largest = np.argsort(-size, kind="stable")[: narrow.size]
+    narrow.move_to(largest[size[largest] > 0])
+    narrow.descend()
 
 
 def eliminated_start(inner):
@@ -214,9 +246,10 @@ def supports_are_hard(inner: Any) -> bool:
     if not 0 < h < p:
         return False
     enough, n = 2 * h * np.log(p / h), np.count_nonzero(problem.d)
-    if n > _REPEATED * enough or not problem.near:
+    if n < enough or n > _REPEATED * enough or not problem.near:
         return n < enough
-    return n < enough or n_different(inner) < enough
+    different = np.unique(problem.y[problem.d > 0]).size  # a lower bound, without a pass over X
+    return different < enough and n_different(inner) < enough
 
 
 def n_different(inner: Any) -> int:

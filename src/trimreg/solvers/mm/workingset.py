@@ -234,7 +234,9 @@ class WorkingSetSolver(InnerSolver):
                 stalled = 0 if fell or worst < 0.5 * least else stalled + 1
                 objective, least = moved.objective, min(least, worst)
                 strikes = watch.strikes(objective, worst, _PATIENCE + _CHEAP // parts.size)
-                why = self._why_slow(moved.predictor, worst, strikes > 2) if strikes else ""
+                # So many coordinates can interpolate, where Huber's loss has kinks: do not wait to be slow.
+                kinks = 2 * parts.size > len(eta) and not problem.loss.may_diverge
+                why = self._why_slow(moved.predictor, worst, strikes > 2) if strikes or kinks else ""
                 if why:
                     self.given_up.append(why)
                     break
@@ -325,6 +327,9 @@ class WorkingSetSolver(InnerSolver):
         other.norm = other.problem.penalty.norm
         other.alive, other.share = self.alive[parts], self.share[W]
         other.null, other.gradient_at_null = self.null[W], self.gradient_at_null[W]
+        other.gradient_at_zero = self.gradient_at_zero[W]
+        if self.gram is not None:
+            other.gram = GramCache(other.problem.design, other.problem.d, other.problem.ridge)
         other._last = [None]
         return other
 
@@ -391,7 +396,7 @@ class WorkingSetSolver(InnerSolver):
         problem, penalized = self.problem, np.isfinite(threshold) & (threshold > 0)
         lengths = self.norm.lengths(theta)[penalized]
         descent = float(gradient @ (following - theta))
-        curved = 0.5 * float(problem.ridge @ (following - theta) ** 2)
+        curved = 0.5 * float(problem.ridge @ (following - theta) ** 2) if problem.ridge.any() else 0.0
 
         def added(point):
             return float(threshold[penalized] @ (self.norm.lengths(point)[penalized] - lengths))

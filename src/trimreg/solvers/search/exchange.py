@@ -50,9 +50,6 @@ class Search:
         """Make all single swaps that help, if that can be done at once; returns whether none is left."""
         return False
 
-    def refresh(self) -> None:
-        """Remove accumulated rounding, if there is any."""
-
 
 def best_first(score: np.ndarray, count: int) -> np.ndarray:
     """The ``count`` best of the positive scores, in order; equal scores keep their order."""

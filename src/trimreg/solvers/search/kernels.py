@@ -45,6 +45,29 @@ def best_swap(link, correlation, spare, theta, inverse, first, count, least):
 
 
 @njit(cache=True, fastmath={"contract", "reassoc"})
+def swap_gains(link, correlation, spare, theta, inverse, first, count):
+    """The largest gain of every column in a swap (see :func:`best_swap`) and its slot; -inf without one."""
+    p = correlation.size
+    scaled, weight, slot = np.zeros(p), np.zeros(p), np.zeros(p, dtype=np.intp)
+    gain, least = np.full(p, -np.inf), np.full(p, np.inf)
+    for j in range(p):
+        if spare[j] > 0.0:
+            weight[j] = 1.0 / spare[j]
+            scaled[j] = correlation[j] * weight[j]
+    for i in range(first, count):
+        row, value, variance = link[i], theta[i], inverse[i, i]
+        for j in range(p):
+            moved = value - row[j] * scaled[j]
+            cost = moved * moved / (variance + row[j] * row[j] * weight[j])
+            slot[j] = i if cost < least[j] else slot[j]
+            least[j] = min(least[j], cost)
+    for j in range(p):
+        if spare[j] > 0.0 and count > first:
+            gain[j] = 0.5 * (correlation[j] * scaled[j] - least[j])
+    return gain, slot
+
+
+@njit(cache=True, fastmath={"contract", "reassoc"})
 def best_entry(correlation, spare, least):
     """The column of largest gain ``c_j^2 / (2 s_j)`` above ``least``, or -1."""
     column = -1
@@ -80,14 +103,15 @@ def refined(gram, place, target, active, inverse, theta):
 @njit(cache=True, fastmath={"contract", "reassoc"})
 def descend(
     gram, place, target, eligible, active, first, count, size, link, inverse, theta, correlation, spare,
-    least, safe, dependent, limit,
+    least, safe, dependent, limit, gradually,
 ):  # fmt: skip
     r"""Fill vacant places by the best column, then make the best single swap, until none gains ``least``.
 
-    The active columns are ``active[:count]``; those before ``first`` never leave. At most ``size`` others are
-    wanted. ``gram[place[j]]`` is row j of the Gram matrix if ``place[j] >= 0``. All arrays of the state are
-    updated in place by corrections of rank one. With the dual basis :math:`v` (:math:`K_{kj} = v_k' D z_j`)
-    the column in ``slot`` leaves by ``v_k -= leaving_k v_slot``. The new one enters by ``v_k -= entering_k
+    With ``gradually`` swaps come first, and a place is filled when no swap is left. The active columns are
+    ``active[:count]``; those before ``first`` never leave. At most ``size`` others are wanted.
+    ``gram[place[j]]`` is row j of the Gram matrix if ``place[j] >= 0``. All arrays of the state are updated
+    in place by corrections of rank one. With the dual basis :math:`v` (:math:`K_{kj} = v_k' D z_j`) the
+    column in ``slot`` leaves by ``v_k -= leaving_k v_slot``. The new one enters by ``v_k -= entering_k
     v_new`` with ``v_new = z / left`` for the part z that the others do not explain, of squared norm ``left``.
 
     Returns why the descent ended, the number of active columns and of moves, the slot and column of the next
@@ -100,11 +124,13 @@ def descend(
     leaving, entering = np.zeros(theta.size), np.zeros(theta.size)
     end, moves, slot, column = LIMIT, 0, -1, -1
     while moves < limit:
-        slot, column = count, -1
-        if count - first < size:
+        slot, column, vacant = count, -1, count - first < size
+        if vacant and not gradually:
             column = best_entry(correlation, spare, least)
         if column < 0:
             _, slot, column = best_swap(link, correlation, spare, theta, inverse, first, count, least)
+        if column < 0 and vacant and gradually:
+            slot, column = count, best_entry(correlation, spare, least)
         if column < 0:
             end = SETTLED
             break

@@ -24,8 +24,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..gram import FixedGram, GramCache, cholesky, cholesky_inverse, cholesky_solve, independent_columns
-from ..mm.kernels import best_swaps
+from ..gram import (
+    FixedGram,
+    GramCache,
+    cholesky,
+    cholesky_inverse,
+    cholesky_solve,
+    independent_columns,
+    regularized_cholesky,
+)
 from ..mm.workingset import WorkingSetSolver
 from . import kernels
 from .exchange import Exchanges, Search, best_first, exchange_while_better
@@ -34,7 +41,6 @@ _BETTER = 1e-9  # relative fall of the objective for which a subset is replaced
 _DEPENDENT = 1e-9  # a column of norm one with less than this left unexplained counts as dependent
 _TRUSTED = 1e6  # scores are trusted up to this largest entry of M^-1: their error is about 1e-16 times it
 _LIKELY = 8  # columns that may be needed next
-_SCORED = 64  # columns among which they are chosen: those of largest gain on entering
 _SAFE = 1e-4  # an update divides by what A leaves of the new column; if it is less, the arrays are rebuilt
 _MOVES = 100  # of a descent before it is checked that they helped
 _DRIFT = 1e-9  # relative error of updated coefficients above which the arrays are rebuilt
@@ -69,14 +75,14 @@ class SubsetSearch(Search):
     """A free set, the least-squares fit on it, and the moves that improve it.
 
     ``inner`` solves a least-squares problem in normalized coordinates; its Gram cache is used. The search
-    starts from the set ``free``, of which dependent columns are dropped, and fills vacant places. It may use
-    the columns of ``universe``, by default all. Indices inside the search are positions in the universe,
-    except for ``free`` here and in :meth:`solution`, which index the design.
+    starts from the set ``free``, of which dependent columns are dropped, and fills vacant places; with None
+    it grows from nothing. It may use the columns of ``universe``, by default all. Indices inside the search
+    are positions in the universe, except for ``free`` here and in :meth:`solution`, which index the design.
     """
 
     explained: float  # the energy of y that the active columns explain
 
-    def __init__(self, inner: WorkingSetSolver, free: np.ndarray, universe: np.ndarray | None = None):
+    def __init__(self, inner: WorkingSetSolver, free: np.ndarray | None, universe: np.ndarray | None = None):
         self.inner = inner
         problem = inner.problem
         limits = problem.penalty.levels(1.0)
@@ -95,11 +101,16 @@ class SubsetSearch(Search):
         self.always = np.flatnonzero((limits == 0) & alive)
         if self.always.size:
             self.always = self.always[independent_columns(self.gram.block_from_rows(self.always), _DEPENDENT)]
-        place = np.full(problem.n_features, -1)
-        place[self.universe] = np.arange(self.universe.size)
         self._count, self._A, self._theta = 0, np.empty(0, dtype=np.intp), np.empty(0)
         self._inverse, self._link = np.empty((0, 0)), np.empty((0, self.target.size))
-        self.move_to(place[free])
+        if free is None:
+            self.regrow()
+        else:
+            self.move_to(self.positions(free))
+
+    def positions(self, columns: np.ndarray) -> np.ndarray:
+        """Where these columns of the design are in the universe."""
+        return columns if self.complete else np.searchsorted(self.universe, columns)
 
     # Active are the columns that are never penalized, and then the free ones. The arrays have room for more.
 
@@ -125,11 +136,11 @@ class SubsetSearch(Search):
         self._inverse, self._link = inverse, link
 
     def narrowed(self, count: int | None = None) -> SubsetSearch:
-        """The search over the active columns and the 4h others (at least 100) of largest gain on entering."""
-        count = max(100, 4 * self.size) if count is None else count
-        entry = self._entries()
-        best = np.argpartition(-entry, count)[:count] if count < entry.size else np.arange(entry.size)
-        best = best[entry[best] > 0]
+        """The search over the active columns and the 6h others (at least 150) of largest gain in a swap."""
+        count = max(150, 6 * self.size) if count is None else count
+        gain = self._swap_gains()[0]
+        best = np.argpartition(-gain, count)[:count] if count < gain.size else np.arange(gain.size)
+        best = best[np.isfinite(gain[best])]
         return SubsetSearch(self.inner, self.free.copy(), np.union1d(best, self.A))
 
     def grow(self, size: int) -> None:
@@ -139,8 +150,16 @@ class SubsetSearch(Search):
         for _ in exchange_while_better(self, splices=()):
             pass
 
-    def descend(self) -> bool:
+    def regrow(self) -> None:
+        """Grow from nothing, one column at a time, with swaps at every size."""
+        self._hold(self.always)
+        self._rebuild()
+        self.descend(gradually=True)
+
+    def descend(self, gradually: bool = False) -> bool:
         """Fill vacant places and make single swaps, always the best one, until none lowers the objective.
+
+        With ``gradually`` a place is filled only when no swap is left.
 
         Returns whether that was reached. Otherwise swaps have to be tried one by one, because the columns are
         so close to dependent that updated scores are not to be trusted.
@@ -150,9 +169,10 @@ class SubsetSearch(Search):
             end, self._count, moves, slot, column, reached, drift = kernels.descend(
                 *self.gram.table(), self.target, self.eligible, self._A, self.always.size, self._count,
                 self.size, self._link, self._inverse, self._theta, self.correlation, self.spare,
-                self._negligible(), _SAFE, _DEPENDENT, _MOVES,
+                self._negligible(), _SAFE, _DEPENDENT, _MOVES, gradually,
             )  # fmt: skip
             moved |= moves > 0
+            self._updated |= moved
             if end == kernels.MISSING:
                 self._fetch(column)
                 continue
@@ -186,15 +206,12 @@ class SubsetSearch(Search):
 
     def _likely(self):
         """Columns of large gain: on entering if a place is vacant, else in a swap."""
-        entry, first = self._entries(), self.always.size
-        best = best_first(entry, _SCORED)
-        gain = entry[best]
-        if self.free.size == self.size:
-            weight, link = 1.0 / self.spare[best], self.link[first:, best]
-            moved = self.theta[first:, None] - link * (self.correlation[best] * weight)
-            variance = np.diagonal(self.inverse)[first:, None] + link**2 * weight
-            gain = gain - (moved**2 / (2.0 * variance)).min(axis=0)
-        return best[best_first(gain, _LIKELY)]
+        gain = self._entries() if self.free.size < self.size else self._swap_gains()[0]
+        return best_first(gain, _LIKELY)
+
+    def _swap_gains(self):
+        arrays = self._link, self.correlation, self.spare, self._theta, self._inverse
+        return kernels.swap_gains(*arrays, self.always.size, self._count)
 
     def _move_by_rebuilding(self, slot, column):
         """Make the next move of a descent without updates; returns whether it was made."""
@@ -205,16 +222,24 @@ class SubsetSearch(Search):
         return self._count > count
 
     def adopt(self, other: SubsetSearch) -> None:
-        """Move to the free set of another search of the same problem."""
-        self.move_to(other.solution()[1])
+        """Move to the free set of another search of the same problem, if it is not this one."""
+        free = other.solution()[1]
+        if not np.array_equal(free, self.solution()[1]):
+            self.move_to(free)
 
     # -- the fit -----------------------------------------------------------------------------------
 
-    def _explained(self, A):
-        """Cholesky factor, coefficients and explained energy of the fit on A; None if A is dependent."""
-        factor = cholesky(self.gram.block_from_rows(A))
+    def _explained(self, A, anyway=False):
+        """Cholesky factor, coefficients and explained energy of the fit on A; None if A is dependent.
+
+        With ``anyway`` the matrix is regularized if need be.
+        """
+        block = self.gram.block_from_rows(A)
+        factor = cholesky(block)
         if factor is None or np.diagonal(factor).min(initial=1.0) ** 2 < _DEPENDENT:
-            return None
+            if not anyway:
+                return None
+            factor = regularized_cholesky(block)
         theta = cholesky_solve(factor, self.target[A])
         return factor, theta, float(self.target[A] @ theta)
 
@@ -229,21 +254,22 @@ class SubsetSearch(Search):
         fit = self._explained(A) if A.size else None
         if A.size and fit is None:
             # Features that are never penalized come first: pivoting must not drop them.
-            order = np.concatenate([self.always, free])
-            kept = order[independent_columns(self.gram.block_from_rows(order), _DEPENDENT)]
+            kept = A[independent_columns(self.gram.block_from_rows(A), _DEPENDENT)]
             free = kept[~np.isin(kept, self.always)]
-            while (fit := self._explained(A := np.concatenate([self.always, free]))) is None:
-                free = free[:-1]  # pragma: no cover - pivoting has already dropped dependent columns
+            while free.size and self._explained(np.concatenate([self.always, free])) is None:
+                free = free[:-1]
+            A = np.concatenate([self.always, free])
         self._hold(A)
         self._rebuild(fit)
         self._fill()
 
     def _rebuild(self, fit=None):
+        self._updated = False
         outside = self.eligible.astype(float)
         if self._count == 0:
             self.explained, self.correlation, self.spare = 0.0, self.target.copy(), outside
             return
-        factor, self.theta[:], self.explained = fit or self._explained(self.A)
+        factor, self.theta[:], self.explained = fit or self._explained(self.A, anyway=True)
         self.inverse[:] = cholesky_inverse(factor)
         gram = self.gram.rows(self.A)
         np.matmul(self.inverse, gram, out=self.link)
@@ -282,15 +308,11 @@ class SubsetSearch(Search):
 
     def exchanges(self) -> Exchanges:
         """The gain of every candidate on entering, alone and in its best single swap."""
-        first, p = self.always.size, self.target.size
-        theta, variance = self.theta[first:], np.diagonal(self.inverse)[first:].copy()
-        gain, partner = np.full(p, -np.inf), np.zeros(p, dtype=np.int64)
-        if theta.size:
-            never = np.full(theta.size, np.inf)  # no finite penalty
-            link = np.ascontiguousarray(self.link[first:].T)
-            best_swaps(link, self.correlation, self.spare, theta, variance, never, gain, partner)
+        first, (gain, slot) = self.always.size, self._swap_gains()
+        theta, variance = self.theta[first:], np.diagonal(self.inverse)[first:]
         cost = theta**2 / (2.0 * variance)
-        return Exchanges(self.free.copy(), cost, np.arange(p), self._entries(), gain, partner)
+        candidates = np.arange(self.target.size)
+        return Exchanges(self.free.copy(), cost, candidates, self._entries(), gain, slot - first)
 
     def attempt(self, leave: np.ndarray, enter: np.ndarray) -> bool:
         """Exchange these columns if the refitted objective falls; returns whether it did."""
@@ -311,11 +333,14 @@ class SubsetSearch(Search):
         self._hold(state["A"])
         self.theta[:], self.inverse[:], self.link[:] = state["theta"], state["inverse"], state["link"]
         self.correlation, self.spare = state["correlation"].copy(), state["spare"].copy()
-        self.explained = state["explained"]
+        self.explained, self._updated = state["explained"], True
 
-    def refresh(self) -> None:
-        """Rebuild K, c and s, free of accumulated rounding."""
-        self._rebuild()
+    def refresh(self) -> bool:
+        """Rebuild K, c and s if they have been updated; returns whether they had."""
+        stale = self._updated
+        if stale:
+            self._rebuild()
+        return stale
 
     def decided(self) -> bool:
         """Whether the scores are accurate enough to certify that no swap is left.

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from trimreg.datasets import ImageData
+from trimreg.datasets import ImageData, load_fashion_mnist, load_mnist
 
 from .loop import Split
 
@@ -21,8 +21,6 @@ VALIDATION = 10_000
 @lru_cache(maxsize=2)
 def raw_images(dataset: str) -> ImageData:
     """The images as they are stored."""
-    from trimreg.datasets import load_fashion_mnist, load_mnist
-
     if dataset not in DATASETS:
         raise ValueError(f"no data set {dataset!r}; choose from {', '.join(DATASETS)}")
     return load_mnist() if dataset == "mnist" else load_fashion_mnist()

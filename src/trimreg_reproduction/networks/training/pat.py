@@ -82,7 +82,7 @@ class Pat(Pruner):
 
     @torch.no_grad()
     def cut_(self, masks):
-        """Cut weights alone: torchao leaves biases, and the network has learnt to use them."""
+        """Cut weights alone: torchao leaves biases, and the network has learned to use them."""
         for name, mask in masks.items():
             layer = self.layers[name]
             for slab in layer.counted:

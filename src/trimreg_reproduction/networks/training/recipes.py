@@ -20,6 +20,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from .architectures import layers_of
@@ -142,8 +143,6 @@ class Recipe:
         known = {field.name for field in dataclasses.fields(self)}
         for name in changes:
             if name not in known:
-                from difflib import get_close_matches
-
                 near = get_close_matches(name, known, 1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise ValueError(f"a recipe has no field {name!r}{hint}")

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from trimreg.nn import export
+
 from .architectures import format_size, layers_of, macs, parse_size
 from .data import load_splits
 from .loop import Split, Trained, Trainer, steps_per_epoch
@@ -233,8 +235,6 @@ def rows_of(result: Result, exported: bool = True) -> list[dict]:
 
 def measure(result: Result, index: int) -> dict:
     """The parameters, multiplications and output difference of one replica, exported on the CPU."""
-    from trimreg.nn import export
-
     network = plain_network(result.model, index)
     images = result.test.images[:_EXPORT_IMAGES].cpu()
     with torch.no_grad():

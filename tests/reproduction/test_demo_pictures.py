@@ -1,12 +1,10 @@
 """The demonstration's pictures, from numbers made up here."""
 
-import sys
-
 import numpy as np
 import pytest
 
-from trimreg.reports import demo_pictures
-from trimreg.reports.demo import H_VALUES, BadInput, Demo, Fit, Race
+from trimreg_reproduction.demo import pictures as demo_pictures
+from trimreg_reproduction.demo.fits import H_VALUES, Demo, Fit, Race
 
 
 @pytest.fixture
@@ -37,18 +35,3 @@ def test_a_solver_without_an_end_has_no_limit_to_be_drawn_against(found):
     left, right = demo_pictures._convergence(found).axes
     assert [line.get_label() for line in left.lines] == ["mm (19 ms)", "bcd (19 ms, not converged)"]
     assert [line.get_label() for line in right.lines] == ["mm (19 ms)"]
-
-
-def test_a_file_in_the_way_is_named(tmp_path):
-    blocker = tmp_path / "file"
-    blocker.write_text("")
-    with pytest.raises(BadInput, match="choose another place with --out"):
-        demo_pictures.check_drawing(blocker)
-    with pytest.raises(BadInput, match="--picture must name a file"):
-        demo_pictures.check_drawing(tmp_path, tmp_path)
-
-
-def test_missing_matplotlib_is_said_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(BadInput, match=r"pip install 'trimreg\[plot\]'"):
-        demo_pictures.check_drawing(tmp_path)

@@ -1,4 +1,7 @@
-"""``trimreg demo``: the demonstration on the diabetes data."""
+"""The command ``trimreg demo``.
+
+``trimreg.cli`` imports this module through an entry point, so it is imported here inside the functions.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .common import announcer, exit_codes, print_table
+from ..spec import BadInput
 
 
 def demo(
@@ -35,22 +38,25 @@ def demo(
 
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
-    from ..reports import demo as experiment
-    from ..reports import demo_pictures
+    from trimreg.cli.common import announcer, check_matplotlib, check_outputs, exit_codes
 
-    with exit_codes(experiment.BadInput):
-        experiment.check_arguments(h, seed)
+    from . import fits
+    from . import pictures as drawn
+
+    with exit_codes():
+        fits.check_arguments(h, seed)
         if pictures:
-            demo_pictures.check_drawing(out, picture)
+            check_matplotlib("trimreg demo without --no-pictures")
+            check_outputs(out=out / "demo.png", picture=picture)
         elif picture is not None:
-            raise experiment.BadInput("--picture and --no-pictures contradict each other; drop one of them")
-        total = len(experiment.STAGES) + pictures
+            raise BadInput("--picture and --no-pictures contradict each other; drop one of them")
+        total = len(fits.STAGES) + pictures
         with announcer(total) as announce:
-            found = experiment.run(h=h, seed=seed, progress=announce)
+            found = fits.run(h=h, seed=seed, progress=announce)
             files = []
             if pictures:
                 announce("drawing")
-                files = demo_pictures.write_pictures(found, out, copy_summary_to=picture)
+                files = drawn.write_pictures(found, out, copy_summary_to=picture)
         _print_methods(found)
         _print_coefficients(found)
         for file in files:
@@ -58,6 +64,8 @@ def demo(
 
 
 def _print_methods(found) -> None:
+    from trimreg.cli.common import print_table
+
     answer: Callable = {True: "yes", False: "no", None: "-"}.get
     patients = f"{found.n_train} patients to fit, {found.n_test} to test"
     numbers = ("kept", "test\nRMSE", "test\nR^2", "T", "swap\noptimal")
@@ -78,6 +86,8 @@ def _print_methods(found) -> None:
 
 
 def _print_coefficients(found) -> None:
+    from trimreg.cli.common import print_table
+
     headings = [(f"{fit.method}\n{fit.chosen.split(' by')[0]}", "right") for fit in found.fits]
     order = sorted(
         (j for j in range(len(found.feature_names)) if any(fit.coef[j] for fit in found.fits)),

@@ -7,39 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import plotting
-from .._files import write_atomically
-from .demo import H_VALUES, BadInput, Demo
+from trimreg import plotting
+from trimreg._files import write_atomically
+
+from .fits import H_VALUES, Demo
 
 COMPARED = (0, 2, 3)  # of the fits: the trimmed lasso with the given h, the lasso, MCP
 _UNFINISHED = ", not converged)"
 _LEGEND = 22  # points between axes and title, for one row of the legend
-
-
-def check_drawing(directory: str | Path, copy_summary_to: str | Path | None = None) -> None:
-    """Make the folders for the pictures; raise :class:`BadInput` if pictures cannot be drawn or written.
-
-    It is called before the fits, so that a mistyped folder does not cost their time.
-    """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise BadInput(
-            "pictures need matplotlib: pip install 'trimreg[plot]', or run with --no-pictures"
-        ) from None
-    folders = {"--out": Path(directory)}
-    if copy_summary_to is not None:
-        if Path(copy_summary_to).is_dir():
-            raise BadInput(f"--picture must name a file; {copy_summary_to} is a folder")
-        folders["--picture"] = Path(copy_summary_to).parent
-    for option, folder in folders.items():
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(folder / ".trimreg-probe", b"").unlink()
-        except OSError as error:
-            raise BadInput(
-                f"cannot write into {folder} ({error.strerror}); choose another place with {option}"
-            ) from None
 
 
 def write_pictures(

@@ -16,6 +16,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LassoCV
+from sklearn.model_selection import GridSearchCV, KFold, train_test_split
+from sklearn.preprocessing import StandardScaler
+
+from trimreg import L1, MCP, MEstimator, TrimmedL1, TrimmedLasso, TrimmedLassoCV, solve
+from trimreg.datasets import diabetes_interactions
+from trimreg.diagnostics import best_swap, stationarity
+
+from ..spec import BadInput
 
 #: The values of h on the path, among which cross-validation chooses.
 H_VALUES = tuple(range(1, 21))
@@ -26,10 +36,6 @@ STAGES = (
     "choosing the lasso's alpha by cross-validation", "choosing MCP's alpha by cross-validation",
     "checking every fit from the data", "timing the solvers on one problem",
 )  # fmt: skip
-
-
-class BadInput(ValueError):
-    """An argument that cannot be used; the message says what to change."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +97,6 @@ class _Data:
 
 def check_arguments(h: int, seed: int) -> None:
     """Raise :class:`BadInput` unless :func:`run` accepts these arguments."""
-    from ..datasets import diabetes_interactions
-
     p = diabetes_interactions().X.shape[1]
     if not 1 <= h <= p:
         raise BadInput(f"h must be from 1 to {p}, the number of features; got {h}")
@@ -142,11 +146,6 @@ def run(h: int = 10, seed: int = 0, progress: Callable[[str], None] | None = Non
 
 
 def _read(seed):
-    from sklearn.model_selection import KFold, train_test_split
-    from sklearn.preprocessing import StandardScaler
-
-    from ..datasets import diabetes_interactions
-
     X, y, names = diabetes_interactions()
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
     scaler = StandardScaler().fit(X)
@@ -155,20 +154,14 @@ def _read(seed):
 
 
 def _trimmed(data, h):
-    from ..estimators import TrimmedLasso
-
     return TrimmedLasso(h=h, standardize=False).fit(data.X, data.y)
 
 
 def _trimmed_by_validation(data):
-    from ..selection import TrimmedLassoCV
-
     return TrimmedLassoCV(hs=list(H_VALUES), l2s=0, cv=data.folds, standardize=False).fit(data.X, data.y)
 
 
 def _lasso(data):
-    from sklearn.linear_model import LassoCV
-
     centered = data.y - data.y.mean()
     largest = float(np.max(np.abs(data.X.T @ centered))) / data.y.size  # above it every coefficient is 0
     alphas = largest * np.geomspace(1.0, 0.01, 30)
@@ -177,11 +170,6 @@ def _lasso(data):
 
 def _mcp(data, alphas):
     """MCP with the alpha that has the least squared error over the folds."""
-    from sklearn.model_selection import GridSearchCV
-
-    from ..estimators import MEstimator
-    from ..penalties import MCP
-
     search = GridSearchCV(
         MEstimator(penalty=MCP()), {"alpha": list(alphas)}, cv=data.folds, scoring="neg_mean_squared_error"
     )
@@ -190,9 +178,6 @@ def _mcp(data, alphas):
 
 def _checked(data, method, chosen, model):
     """The errors of a model on the test set, and its certificates on the training set."""
-    from ..diagnostics import best_swap, stationarity
-    from ..penalties import L1, MCP, TrimmedL1
-
     alpha = getattr(model, "alpha_", None)
     penalty = {"lasso": L1(), "MCP": MCP()}.get(method) or TrimmedL1(model.h_)
     where = {"penalty": penalty, "alpha": alpha, "intercept": model.intercept_, "fit_intercept": True}
@@ -219,11 +204,6 @@ def _noise(data, models):
 
 def _race(data, h, alpha):
     """Run the four solvers on the soft problem; all but ``mm``, which chooses its start, start from zero."""
-    from sklearn.exceptions import ConvergenceWarning
-
-    from ..estimators import solve
-    from ..penalties import TrimmedL1
-
     problem = {"penalty": TrimmedL1(h), "alpha": alpha, "fit_intercept": True, "tol": 1e-8}
     solve(data.X, data.y, **problem)  # compiles the kernels, or loads them; this is not timed
     histories, seconds, converged = {}, {}, {}

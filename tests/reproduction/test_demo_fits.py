@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from trimreg.reports import demo
+from trimreg_reproduction.demo import fits as demo
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""The demonstration: the diabetes data with all second-order terms."""

@@ -1,0 +1,25 @@
+"""Small fits that compile the loops of the library, so that the workers of the test run find them on disk.
+
+``make test`` runs this beside the installation of the test tools, which keeps one core busy. Nothing depends
+on it: a loop that is not on disk is compiled where it is first called.
+"""
+
+from trimreg import TrimmedGraphicalLasso, TrimmedGroupLasso, TrimmedLasso, TrimmedLogisticRegression
+from trimreg.datasets import make_ar1
+from trimreg_reproduction.registry import get_experiment
+
+
+def main() -> None:
+    data = make_ar1(n_samples=60, n_features=80, n_nonzero=5, rho=0.5, snr=5, random_state=0)
+    X, y = data.X, data.y
+    for alpha in ("exact", 0.1):
+        TrimmedLasso(h=5, alpha=alpha).fit(X, y)
+        TrimmedLogisticRegression(h=5, alpha=alpha, l2=0.1).fit(X, y > 0)
+        TrimmedGroupLasso([range(i, i + 4) for i in range(0, 80, 4)], h=3, alpha=alpha).fit(X, y)
+        TrimmedGraphicalLasso(h=10, alpha=alpha).fit(X[:, :12])
+    simulation = get_experiment("fig2")
+    simulation.run(simulation.cells("quick")[0])
+
+
+if __name__ == "__main__":
+    main()
