@@ -20,11 +20,14 @@ from trimreg.cli.common import (
 )
 from trimreg.estimators.columns import listed
 
-COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
+COMMANDS = [
+    command.name or command.callback.__name__.replace("_", "-") for command in app.registered_commands
+]
 
 
 def test_there_is_help_with_examples_for_every_command(call):
-    assert sorted(COMMANDS) == ["demo", "fit", "graph", "path", "predict", "report", "reproduce"]
+    names = ["demo", "fit", "graph", "path", "predict", "report", "reproduce", "verify-certificate"]
+    assert sorted(COMMANDS) == names
     for name in COMMANDS:
         answer = call(name, "--help")
         assert answer.exit_code == 0

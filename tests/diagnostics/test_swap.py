@@ -32,6 +32,29 @@ def random_problem(seed, n=40, p=12, k=4):
     return rng, X, y
 
 
+@pytest.mark.parametrize("distance", [1e-4, 1e-3])
+def test_scores_of_near_copies_count_the_ridge(distance):
+    """A copy of a selected column gains by sharing its ridge alone, which a difference of squares cancels."""
+    l2 = 1e-6
+    for seed in range(4):
+        rng, X, y = random_problem(seed)
+        X[:, 6:] = X[:, :6] + distance * rng.standard_normal((40, 6))
+        tall, longer = np.vstack([X, np.sqrt(40 * l2) * np.eye(12)]), np.append(y, np.zeros(12))
+        d, S = np.append(np.full(40, 1 / 40), np.full(12, 1 / 40)), [0, 1, 2]
+        theta, base = fit(tall, longer, d, S)
+        values = {
+            (i, j): fit(tall, longer, d, [*(set(S) - {i}), j])[1] for i, j in product(S, range(3, 12))
+        }
+        options = {"penalty": TrimmedL1(3), "fit_intercept": False, "standardize": False}
+        found = best_swap(X, y, theta, alpha=1e3, l2=l2, **options)
+        assert found.gain == pytest.approx(base - min(values.values()), rel=1e-6)
+        # The copies alone: no other column may enter.
+        copies = [0, 1, 2, 6, 7, 8]
+        best = base - min(value for (_, j), value in values.items() if j in copies)
+        found = best_swap(X[:, copies], y, theta[copies], alpha=1e3, l2=l2, **options)
+        assert found.gain == pytest.approx(best, rel=1e-4, abs=1e-12)
+
+
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
