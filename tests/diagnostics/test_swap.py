@@ -42,9 +42,7 @@ def test_scores_of_near_copies_count_the_ridge(distance):
         tall, longer = np.vstack([X, np.sqrt(40 * l2) * np.eye(12)]), np.append(y, np.zeros(12))
         d, S = np.append(np.full(40, 1 / 40), np.full(12, 1 / 40)), [0, 1, 2]
         theta, base = fit(tall, longer, d, S)
-        values = {
-            (i, j): fit(tall, longer, d, [*(set(S) - {i}), j])[1] for i, j in product(S, range(3, 12))
-        }
+        values = {(i, j): fit(tall, longer, d, [*(set(S) - {i}), j])[1] for i, j in product(S, range(3, 12))}
         options = {"penalty": TrimmedL1(3), "fit_intercept": False, "standardize": False}
         found = best_swap(X, y, theta, alpha=1e3, l2=l2, **options)
         assert found.gain == pytest.approx(base - min(values.values()), rel=1e-6)
