@@ -24,6 +24,8 @@ def test_the_page_is_true(call, tmp_path, monkeypatch):
         assert answer.exit_code == (2 if bad else 0), answer.output
         assert all(entry in answer.output.splitlines() for entry in printed), answer.output
         commands.append(arguments[0])
-    assert set(commands) == {"fit", "predict", "path", "graph", "reproduce", "report"}
+    assert set(commands) == {
+        "fit", "predict", "verify-certificate", "path", "graph", "reproduce", "report"
+    }  # fmt: skip
     made = {"model.json", "model.html", "predictions.csv", "path.png", "path.csv", "graph.png", "report.html"}
     assert made < {path.name for path in tmp_path.iterdir()}

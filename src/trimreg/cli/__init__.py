@@ -44,6 +44,7 @@ def _top(
       trimreg fit data.csv --target price
       trimreg fit data.csv --target price --h 10 --json model.json
       trimreg predict model.json new.csv
+      trimreg verify-certificate proof.npz data.csv --target price
       trimreg path data.csv --target price --picture path.png
       trimreg graph data.csv --picture network.png
       trimreg reproduce all --quick
