@@ -119,9 +119,11 @@ def descend(
     next move, MISSING if its row of the Gram matrix is (then the last two are 0), DELICATE if ``left`` is
     below ``safe``, and LIMIT after ``limit`` moves.
     """
+    # Loops in place of assignments to slices and indexing by arrays: these take seconds to compile.
     p = correlation.size
     old, new = np.zeros(p), np.empty(p)
-    leaving, entering = np.zeros(theta.size), np.zeros(theta.size)
+    leaving, entering, amount = np.zeros(theta.size), np.zeros(theta.size), np.empty(theta.size)
+    rows = np.empty(theta.size, dtype=np.intp)
     end, moves, slot, column = LIMIT, 0, -1, -1
     while moves < limit:
         slot, column, vacant = count, -1, count - first < size
@@ -154,10 +156,13 @@ def descend(
         if left < safe:
             end = DELICATE
             break
-        if swapped:
-            old[:] = link[slot]
-        new[:] = gram[place[column]]
-        add_rows(gram, place[active[:count]], -entering[:count], new)
+        for j in range(p if swapped else 0):
+            old[j] = link[slot, j]
+        for j in range(p):
+            new[j] = gram[place[column], j]
+        for i in range(count):
+            rows[i], amount[i] = place[active[i]], -entering[i]
+        add_rows(gram, rows[:count], amount[:count], new)
         for j in range(p):
             new[j] /= left
         for i in range(count):
@@ -167,7 +172,8 @@ def descend(
             theta[i] -= lost * pivot * a + b * c_new / left
             for k in range(count):
                 inverse[i, k] += b * entering[k] / left - a * leaving[k] * pivot
-        link[slot] = new
+        for j in range(p):
+            link[slot, j] = new[j]
         for i in range(count):
             inverse[i, slot] = inverse[slot, i] = -entering[i] / left
         inverse[slot, slot] = 1.0 / left
@@ -186,8 +192,10 @@ def descend(
             spare[gone] = max(1.0 - explained, 0.0)
             if spare[gone] < dependent:
                 spare[gone] = 0.0
-            old[:] = 0.0
-            leaving[:] = 0.0
+            for j in range(p):
+                old[j] = 0.0
+            for i in range(count):
+                leaving[i] = 0.0
         for i in range(count):
             spare[active[i]] = 0.0
         moves += 1
