@@ -4,7 +4,13 @@
 on it: a loop that is not on disk is compiled where it is first called.
 """
 
-from trimreg import TrimmedGraphicalLasso, TrimmedGroupLasso, TrimmedLasso, TrimmedLogisticRegression
+from trimreg import (
+    TrimmedGraphicalLasso,
+    TrimmedGroupLasso,
+    TrimmedLasso,
+    TrimmedLogisticRegression,
+    certify,
+)
 from trimreg.datasets import make_ar1
 from trimreg_reproduction.registry import get_experiment
 
@@ -17,6 +23,7 @@ def main() -> None:
         TrimmedLogisticRegression(h=5, alpha=alpha, l2=0.1).fit(X, y > 0)
         TrimmedGroupLasso([range(i, i + 4) for i in range(0, 80, 4)], h=3, alpha=alpha).fit(X, y)
         TrimmedGraphicalLasso(h=10, alpha=alpha).fit(X[:, :12])
+        certify(X, y, h=5, alpha=alpha, l2=0.1, time_limit=5)
     simulation = get_experiment("fig2")
     simulation.run(simulation.cells("quick")[0])
 
