@@ -26,7 +26,8 @@ from typing import NamedTuple
 from trimreg._files import write_atomically
 
 ROOT = Path(__file__).parent.parent
-EVERYWHERE = ("estimators/test_ridge.py",)  # the ridge term goes through all rooms; its tests stand in one
+#: The ridge term and certificates go through all rooms; their tests stand in one.
+EVERYWHERE = ("estimators/test_ridge.py", "estimators/test_certificate.py")
 
 
 class Mutant(NamedTuple):
@@ -82,7 +83,7 @@ MUTANTS = [Mutant(*row) for row in (
     ("losses/quadratic", "return 0.5 * float(np.dot(d * residual, residual))", "return float(np.dot(d * residual, residual))"),
     ("losses/quadratic", "return n * float(np.log(max(2.0 * self.value(eta, y, d), SMALLEST)))", "return n * float(np.log(max(self.value(eta, y, d), SMALLEST)))"),
     ("losses/logistic", ".where(eta > 0, (1.0 - y) * eta, -y * eta)", ".where(eta > 0, (1.0 - y) * eta, y * eta)"),
-    ("losses/logistic", "return d * (_probability(eta) * _probability(-eta))", "return d * _probability(eta)"),
+    ("losses/logistic", "return d * (small / (1.0 + small) ** 2)", "return d * (small / (1.0 + small))"),
     ("losses/logistic", "return float(np.sqrt(0.5 * max(weighted_sum(d, excess), 0.0)))", "return float(np.sqrt(0.1 * max(weighted_sum(d, excess), 0.0)))"),
     ("losses/multinomial", "else -p[:, k] * p[:, m])", "else p[:, k] * p[:, m])"),
     ("losses/multinomial", "return predictor - predictor.mean()", "return predictor"),
@@ -130,6 +131,20 @@ MUTANTS = [Mutant(*row) for row in (
     ("solvers/certify/general", "bound = -conjugate - (taken + top)", "bound = conjugate - (taken + top)"),
     ("solvers/certify/general", "bound = -conjugate - (taken + top)", "bound = -conjugate + (taken + top)"),
     ("solvers/certify/general", "bound = -conjugate - (taken + top)", "bound = -conjugate - (taken - top)"),
+    ("solvers/certify/general", "g = g - weighted @ (inverse", "g = g + weighted @ (inverse"),
+    ("diagnostics/bounds", "base - least[decided != 1].sum()", "base + least[decided != 1].sum()"),
+    ("diagnostics/bounds", "- most[decided == 1].sum() - top", "+ most[decided == 1].sum() - top"),
+    ("diagnostics/bounds", "- most[decided == 1].sum() - top", "- most[decided == 1].sum() + top"),
+    ("diagnostics/bounds", "(np.sqrt(square) - self.threshold[parts], 0.0)", "(np.sqrt(square) + self.threshold[parts], 0.0)"),
+    ("diagnostics/bounds", "self.summed(constant - 0.5 * float(u @ Mu)", "self.summed(constant + 0.5 * float(u @ Mu)"),
+    ("diagnostics/bounds", "c - Mu, delta, parts", "c + Mu, delta, parts"),
+    ("diagnostics/bounds", "base = -float(data.loss.conjugate(", "base = float(data.loss.conjugate("),
+    ("diagnostics/bounds", "self.gain[free] - following", "self.gain[free] + following"),
+    ("diagnostics/bounds", "last - self.gain[not_free]", "last + self.gain[not_free]"),
+    ("diagnostics/bounds", "K = K - self.K[np.ix_(W, F)] @", "K = K + self.K[np.ix_(W, F)] @"),
+    ("diagnostics/bounds", "c - self.K[np.ix_(W, F)] @ solved", "c + self.K[np.ix_(W, F)] @ solved"),
+    ("diagnostics/bounds", "constant - 0.5 * float(self.c[F] @", "constant + 0.5 * float(self.c[F] @"),
+    ("diagnostics/bounds", "np.diagonal(M) - away - slack", "np.diagonal(M) + away - slack"),
     ("solvers/(search/soft|polish)", "entry = level * np.abs(theta[P]) + 0.5 * level**2 * diagonal[at]", "entry = level * np.abs(theta[P])"),
     ("solvers/(search/soft|polish)", "return clipped * size / inverse - clipped**2 / (2.0 * inverse)", "return clipped * size / inverse"),
     ("solvers/(search/groups|groupsearch)", "swap = np.maximum(swap, keep)", "swap = keep"),

@@ -12,6 +12,7 @@ from trimreg import TrimmedGroupLasso, TrimmedLasso, TrimmedLogisticRegression
 from trimreg.diagnostics import verify_certificate
 from trimreg.losses import Huber
 from trimreg.solvers.certify import tree
+from trimreg.solvers.certify.general import GeneralRelaxation
 
 
 def data(n=60, p=10, seed=0, signal=1.0):
@@ -152,7 +153,8 @@ def test_a_full_tree_goes_on_depth_first():
     assert verify_certificate(depth_first, X, y).holds
 
 
-def test_an_interrupt_ends_with_bounds(monkeypatch):
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_interrupt_ends_with_bounds(monkeypatch, n_jobs):
     X, y = hard_data()
     branch, calls = tree.Search._branch, []
 
@@ -163,10 +165,38 @@ def test_an_interrupt_ends_with_bounds(monkeypatch):
         branch(self, node)
 
     monkeypatch.setattr(tree.Search, "_branch", interrupted)
-    found = trimreg.certify(X, y, h=4, l2=0.01, gap=1e-6)
+    found = trimreg.certify(X, y, h=4, l2=0.01, gap=1e-6, n_jobs=n_jobs)
     assert "interrupted" in found.message
     assert not found.proved
     assert verify_certificate(found, X, y).holds
+
+
+@pytest.mark.parametrize("loss", ["quadratic", "logistic"])
+def test_threads_prove_the_same(loss):
+    X, y = hard_data()
+    y = y if loss == "quadratic" else (y > 0) * 1.0
+    setting = {"h": 4, "l2": 0.05, "loss": loss, "gap": 1e-5}
+    one, two = (trimreg.certify(X, y, n_jobs=n_jobs, **setting) for n_jobs in (1, 2))
+    again = trimreg.certify(X, y, n_jobs=1, **setting)
+    assert one.nodes > 10
+    assert (again.lower, again.upper, again.nodes) == (one.lower, one.upper, one.nodes)
+    assert two.proved
+    assert two.upper == pytest.approx(one.upper, rel=1e-9)
+    assert verify_certificate(two, X, y).holds
+
+
+def test_one_sample_is_certified_without_a_warning():
+    assert trimreg.certify([[1.0, 2.0, 3.0]], [1.0], h=1).proved  # warnings are errors here
+
+
+def test_the_children_of_a_node_are_compared_without_samples(monkeypatch):
+    """A node values few dual points, not several for each child that is tried."""
+    X, y = hard_data()
+    calls, dual = [], GeneralRelaxation._dual
+    monkeypatch.setattr(GeneralRelaxation, "_dual", lambda *one: calls.append(1) or dual(*one))
+    found = trimreg.certify(X, (y > 0) * 1.0, h=4, l2=0.02, loss="logistic", gap=1e-4)
+    assert found.nodes > 20
+    assert len(calls) < 9 * found.nodes
 
 
 # -- near the best --------------------------------------------------------------------------------------
@@ -208,7 +238,10 @@ def test_near_best_without_time_says_what_may_be_missing():
         ({"time_limit": -1.0}, "time_limit must be"),
         ({"time_limit": np.nan}, "time_limit must be"),
         ({"gap": -1e-3}, "gap must be"),
+        ({"time_limit": "long"}, "time_limit must be"),
         ({"max_nodes": 0}, "max_nodes must be"),
+        ({"n_jobs": 0}, "n_jobs must be"),
+        ({"n_jobs": 1.5}, "n_jobs must be"),
         ({"start": np.ones(10)}, "start must have at most h = 2"),
         ({"start": np.ones(3)}, "start must"),
         ({"loss": "logistic"}, "l2 must be > 0"),

@@ -57,7 +57,9 @@ def fit(
     ] = False,
     effort: Annotated[str, typer.Option(help="How hard to search: low, medium or high.")] = "medium",
     seed: Annotated[int, typer.Option(help="Seed of the folds and the test set.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Number of folds fitted in parallel; -1 is all cores.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(help="Number of folds, or nodes of --certify, in parallel; -1 is all cores.")
+    ] = 1,
     certify: options.Certify = None,
     certificate: options.CertificateFile = None,
     json: Annotated[
@@ -131,7 +133,7 @@ def fit(
         say("")
         _print_choice(model)
         _print_metrics(metrics, n, facts["test_rows"])
-        proof = None if certify is None else options.certified(model, X, train.y, certify, certificate)
+        proof = None if certify is None else options.certified(model, X, train.y, certify, certificate, jobs)
         if json is not None:
             common.write_json(json, content)
         if report is not None:

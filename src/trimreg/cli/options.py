@@ -71,10 +71,10 @@ def check_certify(seconds: float | None, file: Path | None) -> None:
         raise BadInput("--certificate needs --certify SECONDS")
 
 
-def certified(model: Any, X: Any, y: Any, seconds: float, file: Path | None) -> Any:
+def certified(model: Any, X: Any, y: Any, seconds: float, file: Path | None, jobs: int = 1) -> Any:
     """The certificate of a fit, or None where there is no bound; prints one line and writes the file."""
     try:
-        found = model.certify(X, y, time_limit=seconds, verbose=1)
+        found = model.certify(X, y, time_limit=seconds, n_jobs=jobs, verbose=1)
     except ValueError as error:
         note(f"--certify: {error}")
         return None

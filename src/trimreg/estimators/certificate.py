@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import chain
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 
 from .._files import write_atomically
@@ -123,6 +126,7 @@ def certify(
     gap: float = 1e-3,
     max_nodes: int = 100_000,
     keep: bool = True,
+    n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Certificate:
     r"""Bounds of the smallest objective of a trimmed problem, by branch and bound.
@@ -151,6 +155,8 @@ def certify(
         The largest number of open nodes in memory; beyond it the search goes on depth first.
     keep : bool
         Whether to keep the dual points of the leaves, so that the certificate can be saved and verified.
+    n_jobs : int, optional
+        Number of threads; -1 is one per core. By default one, with which the search is the same in every run.
     verbose : int
         1 shows bounds and nodes on standard error.
 
@@ -179,23 +185,25 @@ def certify(
     )
     return certify_task(
         check_data(X, y, sample_weight, settings), settings, start, time_limit=time_limit, gap=gap,
-        max_nodes=max_nodes, keep=keep, verbose=verbose,
+        max_nodes=max_nodes, keep=keep, n_jobs=n_jobs, verbose=verbose,
     )[0]  # fmt: skip
 
 
 def certify_task(
     data: Data, settings: Settings, start: Any = None, *, time_limit: float, gap: float, max_nodes: int,
-    keep: bool, verbose: int,
+    keep: bool, n_jobs: int | None, verbose: int,
 ) -> tuple[Certificate, Task]:  # fmt: skip
     """:func:`certify` for checked data and settings; also the task that it is about."""
     from ..solvers.certify.run import bound
 
     _check_limits(time_limit, gap, max_nodes)
+    threads = _threads(n_jobs)
     task, theta = _started(data, settings, start)
     with _shown(verbose) as tell:
         found = bound(
-            task.problem, theta, time_limit=time_limit, gap=gap, max_nodes=max_nodes, keep=keep, callback=tell
-        )
+            task.problem, theta, time_limit=time_limit, gap=gap, max_nodes=max_nodes, keep=keep,
+            n_jobs=threads, callback=tell,
+        )  # fmt: skip
     best = _result(task, found.theta)
     reached = relative_gap(found.lower, found.upper, found.rounding)
     proved = reached <= gap
@@ -231,10 +239,18 @@ def _check_limits(time_limit, gap, max_nodes):
     check.check_number("max_nodes", max_nodes, 1, integral=True)
 
 
+def _threads(n_jobs):
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or an integer other than 0; got {n_jobs!r}")
+    return effective_n_jobs(n_jobs)
+
+
 def _started(data: Data, settings: Settings, start: Any) -> tuple[Task, np.ndarray]:
     """The task, and a local minimum of it: that of the start, or of the default solver."""
     if start is None:
-        result, task = minimize(data, settings)
+        with warnings.catch_warnings():  # the certificate says how good the fit is
+            warnings.filterwarnings("ignore", message=".*free coefficients are not determined")
+            result, task = minimize(data, settings)
         return task, task.coordinates(result.coef, result.intercept)
     coef = np.asarray(getattr(start, "coef_", start), dtype=float)
     coef = coef[0] if coef.ndim == 2 and len(coef) == 1 else coef
@@ -363,7 +379,7 @@ def near_best(
     X: Any, y: Any, h: int | float | None = None, within: float = 0.01, *, l2: float = 0.0,
     loss: Any = "quadratic", groups: Any = None, penalty_factor: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None, fit_intercept: bool = True, standardize: bool = True,
-    time_limit: float = 60.0, max_nodes: int = 100_000,
+    time_limit: float = 60.0, max_nodes: int = 100_000, n_jobs: int | None = None,
 ) -> NearBest:  # fmt: skip
     """All sets of h features whose fit is nearly as good as the best.
 
@@ -373,7 +389,7 @@ def near_best(
         As in :func:`certify`, with ``alpha="exact"``.
     within : float
         The largest relative excess of the objective over the best, such as 0.01.
-    time_limit, max_nodes
+    time_limit, max_nodes, n_jobs
         As in :func:`certify`.
 
     Returns
@@ -396,12 +412,21 @@ def near_best(
 
     check.check_number("within", within, 0.0)
     _check_limits(time_limit, 0.0, max_nodes)
+    threads = _threads(n_jobs)
     settings = Settings(
         loss=loss, penalty=TrimmedL1(h, penalty_factor, groups=groups), alpha="exact", l2=l2,
         fit_intercept=fit_intercept, standardize=standardize,
     )  # fmt: skip
     task, theta = _started(check_data(X, y, sample_weight, settings), settings, None)
-    found = bound(task.problem, theta, time_limit=time_limit, gap=-within, max_nodes=max_nodes, keep=False)
+    found = bound(
+        task.problem,
+        theta,
+        time_limit=time_limit,
+        gap=-within,
+        max_nodes=max_nodes,
+        keep=False,
+        n_jobs=threads,
+    )
     model = Model(task.problem, found.theta)
     limit = model.upper + within * abs(model.upper)
     valued = sorted(((model.value(parts), np.sort(parts).tolist()) for _, parts in found.leaves))

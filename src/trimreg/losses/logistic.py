@@ -57,7 +57,9 @@ class Logistic(Loss):
         return d * (_probability(eta) - y)
 
     def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
-        return d * (_probability(eta) * _probability(-eta))
+        xp = namespace(eta)
+        small = xp.exp(-xp.abs(eta))
+        return d * (small / (1.0 + small) ** 2)
 
     def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
         r""":math:`\sqrt{B / 2}` with :math:`B = \log 2 - \sum_i d_i \inf l_i`, the excess of L(0).

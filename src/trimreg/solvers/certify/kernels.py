@@ -27,21 +27,21 @@ UNDECIDED, FREE, NOT_FREE = 0, 1, -1
 _LARGEST_SYSTEM = 700
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def subtract(q, factor, row):
     """``q -= factor * row``. Loops compile several times faster than expressions of arrays."""
     for j in range(q.size):
         q[j] -= factor * row[j]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def take(target, source):
     """``target[:] = source``."""
     for j in range(target.size):
         target[j] = source[j]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def curve(v, m, delta, t, price, state):
     r"""The length r that minimizes :math:`\frac m2 r^2 - v r + \Omega(r)`, and the share of freedom there.
 
@@ -66,7 +66,7 @@ def curve(v, m, delta, t, price, state):
     return v / (m + delta), 1.0
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def sweep(M, start, m, delta, t, state, price, theta, q, all_parts):
     """One round of coordinate descent over the nonzero parts or all; the sum of shares, the largest move.
 
@@ -99,7 +99,7 @@ def sweep(M, start, m, delta, t, state, price, theta, q, all_parts):
     return shares, largest
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def gains(q, start, delta, t, state, gain):
     """Sum of what decided parts and penalties take, and in ``gain`` what freedom adds for each undecided."""
     taken = 0.0
@@ -120,7 +120,7 @@ def gains(q, start, delta, t, state, gain):
     return taken
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def largest_gains(gain, count):
     """The count-th largest gain, the one after it, and the sum of the count largest, without negative ones.
 
@@ -158,7 +158,7 @@ def largest_gains(gain, count):
     return last if count < size else 0.0, following, total
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def value(constant, c, start, delta, t, state, count, theta, q, gain):
     """The bound D(theta) plus the constant."""
     taken = gains(q, start, delta, t, state, gain)
@@ -169,7 +169,7 @@ def value(constant, c, start, delta, t, state, count, theta, q, gain):
     return constant - 0.5 * quadratic - taken - largest_gains(gain, count)[2]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def polish(M, c, delta, state, count, theta, q, price, rounds):
     r"""Newton's method for the relaxation of single coefficients with ``t = inf``; moves theta and q.
 
@@ -267,7 +267,7 @@ def polish(M, c, delta, state, count, theta, q, price, rounds):
     return 0.5 * s * s, False
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def relax(constant, M, c, start, m, delta, t, state, count, theta, price, cutoff, rounds, tol):
     """Raise the bound of a node from theta and a price; stop above the cutoff.
 
@@ -336,7 +336,7 @@ def relax(constant, M, c, start, m, delta, t, state, count, theta, price, cutoff
     return best, price, solved, best_theta
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def safe_value(constant, M, c, start, delta, t, state, count, theta):
     r"""The bound of a dual point from products computed anew, rounded down, with the gains.
 

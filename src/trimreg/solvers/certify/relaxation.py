@@ -230,6 +230,14 @@ class Relaxation:
         _, price, solved, theta = found
         return self.valued(state, theta, price, solved)
 
+    def trials(self, state, near: Solution):
+        """A function that gives first bounds of the children of a node, to compare them by."""
+        return lambda child, theta, cutoff: self.solve(child, theta, near.price, cutoff, 4)
+
+    def confirmed(self, child, guess: Solution, cutoff) -> Solution:
+        """The solution of a child that was tried: a bound that holds."""
+        return guess
+
     def valued(self, state, theta, price=0.0, solved=False) -> Solution:
         """The bound of a dual point, rounded down."""
         k = self.quadratic
@@ -264,7 +272,7 @@ class Relaxation:
         if reduced is None or reduced.parts.size == 0:
             return None
         free = np.concatenate([self.free, self.quadratic.parts[state == FREE]])
-        levels = (0.7 * self.level, self.level, 1.4 * self.level) if self.level > 0.0 else (0.0, 0.02)
+        levels = (self.level, 1.4 * self.level) if self.level > 0.0 else (0.0, 0.02)
         return best_relaxation(reduced, free, levels, (self.power,))
 
 
@@ -302,7 +310,7 @@ def _relaxations(quadratic, free, levels):
         if tau > least and delta.min() > 0.0:
             yield Relaxation(quadratic, free, tau, M, delta)
         return
-    values, vectors = eigh(quadratic.K, check_finite=False)
+    values, vectors = np.linalg.eigh(quadratic.K)  # other threads go on meanwhile
     for level in sorted(set(levels)):
         tau = values[min(int(level * size), size - 1)]
         tau = (1.0 - 2 * _FLOOR) * tau if level == 0.0 else tau

@@ -35,7 +35,8 @@ class Bounds:
 
 def bound(
     problem: Problem, start: np.ndarray, *, time_limit: float = 60.0, gap: float = 1e-3,
-    max_nodes: int = 100_000, keep: bool = True, callback: Callable[[Progress], None] | None = None,
+    max_nodes: int = 100_000, keep: bool = True, n_jobs: int = 1,
+    callback: Callable[[Progress], None] | None = None,
 ) -> Bounds:  # fmt: skip
     """Search until the gap is closed, the time is over, or Ctrl-C.
 
@@ -44,7 +45,7 @@ def bound(
     """
     begun = time.perf_counter()
     model = Model(problem, start)
-    search = Search(model.root, model.upper, model.improve, gap, max_nodes, model.rounding, keep)
+    search = Search(model.root, model.upper, model.improve, gap, max_nodes, model.rounding, keep, n_jobs)
     history: list[tuple[float, float, float, int]] = []
     lower, interrupted = -np.inf, False
     try:

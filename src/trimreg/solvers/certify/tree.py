@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import heapq
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,7 +16,9 @@ import numpy as np
 from .kernels import FREE, NOT_FREE, UNDECIDED
 from .proof import Proof
 
-_CANDIDATES = 8  # parts whose two children are tried before one is chosen to branch on
+_CANDIDATES = 4  # parts whose two children are tried before one is chosen to branch on
+_FREE_ENOUGH = 2  # parts decided free, for which a relaxation is built anew
+_ROUND = 4  # nodes per thread in a round
 _WORTHWHILE = 0.25  # of the undecided parts, that have to be decided before a relaxation is built anew
 _MEMORY = 2 << 30  # bytes of relaxations beyond which nodes use those of their parents
 
@@ -56,6 +60,7 @@ class Search:
     max_nodes: int
     rounding: float = 0.0  # differences of objectives that mean nothing
     keep: bool = True  # whether the proof is recorded
+    n_jobs: int = 1  # threads; more than one take the nodes of least bound in rounds
     proof: Proof = field(init=False)
     nodes: int = 0
     closed: float = np.inf  # the least bound among closed leaves
@@ -69,6 +74,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self.proof = Proof(self.keep)
+        self._lock = threading.RLock()  # of all that nodes share: bounds, proof, heap, fits
 
     def cutoff(self) -> float:
         """The bound above which a node is closed."""
@@ -93,7 +99,28 @@ class Search:
             self.root, state, self.root.solve(state, *self.root.first, self.cutoff(), 60), None, -1, 0
         )
         yield self.progress()
-        while self.heap:
+        pool = ThreadPoolExecutor(self.n_jobs) if self.n_jobs > 1 else None
+        try:
+            while self.heap:
+                nodes = self._next(1 if pool is None else _ROUND * self.n_jobs)
+                try:
+                    list(map(self._branch, nodes) if pool is None else pool.map(self._branch, nodes))
+                except BaseException:
+                    if pool is not None:
+                        pool.shutdown(cancel_futures=True)
+                    for node in nodes:  # they stay open, as the leaves that they were
+                        self.proof.branch(node.entry, -1)
+                        self.closed = min(self.closed, node.held[1].bound)
+                    raise
+                yield self.progress()
+        finally:
+            if pool is not None:
+                pool.shutdown()
+
+    def _next(self, count) -> list[Node]:
+        """Up to that many open nodes to branch, of least bound or, if the tree is full, the last ones."""
+        nodes: list[Node] = []
+        while self.heap and len(nodes) < count:
             if not self._deep and len(self.heap) >= self.max_nodes:
                 self._deep = True
                 self.heap.sort(key=lambda one: -one[0])  # the last is taken: that of least bound
@@ -103,14 +130,9 @@ class Search:
             bound, _, node = self.heap.pop() if self._deep else heapq.heappop(self.heap)
             if bound >= self.cutoff():
                 self.closed = min(self.closed, bound)
-                continue
-            try:
-                self._branch(node)
-            except KeyboardInterrupt:
-                self.proof.branch(node.entry, -1)
-                self.closed = min(self.closed, bound)  # it stays open, as the leaf that it was
-                raise
-            yield self.progress()
+            else:
+                nodes.append(node)
+        return nodes
 
     def progress(self) -> Progress:
         seconds = time.perf_counter() - self.begun
@@ -123,14 +145,15 @@ class Search:
 
         ``held`` is the best bound so far, a relaxation with a solution; that of a parent holds here too.
         """
-        self.nodes += 1
+        with self._lock:
+            self.nodes += 1
+            first = self.nodes == 1
         while True:
             if held is None or found.bound > held[1].bound:
                 held = relaxation, found
             bound = held[1].bound
             if bound >= self.cutoff():
-                self.proof.add(parent, side, *held)
-                self.closed = min(self.closed, bound)
+                self._close(bound, parent, side, *held)
                 return
             if not (state == UNDECIDED).any():
                 self._leaf(relaxation, state, held, parent, side)
@@ -138,9 +161,9 @@ class Search:
             self._round(relaxation, state, found)
             verdicts = found.verdicts(self.cutoff())
             if verdicts.any():
-                self.screened_at_root += int(np.count_nonzero(verdicts)) if self.nodes == 1 else 0
-                self.closed = min(self.closed, found.opposite(verdicts))
-                parent, side = self.proof.add(parent, side, relaxation, found, verdicts), 0
+                self.screened_at_root += int(np.count_nonzero(verdicts)) if first else 0
+                ruled_out = found.opposite(verdicts)
+                parent, side = self._close(ruled_out, parent, side, relaxation, found, verdicts), 0
                 state = np.where(verdicts != 0, verdicts, state).astype(np.int8)
                 theta = feasible(found.theta, relaxation.quadratic, state)
                 found = relaxation.solve(state, theta, found.price, self.cutoff())
@@ -150,34 +173,42 @@ class Search:
                 break
             relaxation, state = following, np.zeros(following.quadratic.parts.size, dtype=np.int8)
             found = relaxation.solve(state, *relaxation.first, self.cutoff())
-        entry = self.proof.add(parent, side, *held)
-        self._push(Node(relaxation, state, found, held, entry))
+        with self._lock:
+            self._tick += 1
+            entry = self.proof.add(parent, side, *held)
+            item = (held[1].bound, self._tick, Node(relaxation, state, found, held, entry))
+            if self._deep:
+                self.heap.append(item)
+            else:
+                heapq.heappush(self.heap, item)
 
-    def _push(self, node):
-        self._tick += 1
-        item = (node.held[1].bound, self._tick, node)
-        if self._deep:
-            self.heap.append(item)
-        else:
-            heapq.heappush(self.heap, item)
+    def _close(self, bound, *entry) -> int:
+        """Add an entry to the proof that needs this bound; returns its number."""
+        with self._lock:
+            self.closed = min(self.closed, bound)
+            return self.proof.add(*entry)
+
+    def _fit(self, parts):
+        """Try these free parts as an upper bound."""
+        with self._lock:
+            self.upper = min(self.upper, self.improve(parts))
 
     def _leaf(self, relaxation, state, held, parent, side):
         """Close a node in which every part is decided, by the value of its fit."""
         parts = np.concatenate([relaxation.free, relaxation.quadratic.parts[state == FREE]])
-        self.upper = min(self.upper, self.improve(parts))
+        self._fit(parts)
         exact = relaxation.decided(state, held[1])
         if exact[1].bound > held[1].bound:
             held = exact
-        self.proof.add(parent, side, *held)
+        self._close(held[1].bound, parent, side, *held)
         if held[1].bound < self.cutoff():
             self.leaves.append((held[1].bound, parts))
-        self.closed = min(self.closed, held[1].bound)
 
     def _rebuilt(self, relaxation, state):
         """The relaxation of the undecided parts alone, if enough is decided."""
         decided_free = np.count_nonzero(state == FREE)
         decided = np.count_nonzero(state != UNDECIDED)
-        if not relaxation.rebuilds or (decided_free < 1 and decided < _WORTHWHILE * state.size):
+        if not relaxation.rebuilds or (decided_free < _FREE_ENOUGH and decided < _WORTHWHILE * state.size):
             return None
         left = np.count_nonzero(np.repeat(state == UNDECIDED, relaxation.quadratic.sizes))
         if self._memory + 16 * left**2 > _MEMORY:
@@ -195,13 +226,14 @@ class Search:
         """Put both children of a node into the tree, for the part whose children have the best bounds."""
         relaxation, state, found = node.relaxation, node.state, node.solution
         best, chosen, children, cutoff, here = -np.inf, -1, [], self.cutoff(), node.held[1].bound
+        trial = relaxation.trials(state, found)
         for part in candidates(relaxation, state, found):
             pair = []
             for side in (FREE, NOT_FREE):
                 child = state.copy()
                 child[part] = side
                 theta = feasible(found.theta, relaxation.quadratic, child)
-                pair.append((child, relaxation.solve(child, theta, found.price, cutoff, 4)))
+                pair.append((child, trial(child, theta, cutoff)))
             rises = [max(min(one.bound, cutoff) - here, 1e-12) for _, one in pair]
             if rises[0] * rises[1] > best:
                 best, chosen, children = rises[0] * rises[1], part, pair
@@ -209,6 +241,7 @@ class Search:
                 break
         self.proof.branch(node.entry, int(relaxation.quadratic.parts[chosen]))
         for side, (child, first) in zip((FREE, NOT_FREE), children, strict=True):
+            first = relaxation.confirmed(child, first, cutoff)
             self._enter(relaxation, child, first, node.held, node.entry, side)
 
     def _round(self, relaxation, state, found):
@@ -217,7 +250,7 @@ class Search:
         count = quadratic.count - np.count_nonzero(state == FREE)
         top = largest_undecided(relaxation, state, found, count)[0]
         parts = np.concatenate([relaxation.free, quadratic.parts[state == FREE], quadratic.parts[top]])
-        self.upper = min(self.upper, self.improve(parts))
+        self._fit(parts)
 
 
 def largest_undecided(relaxation, state, found, count) -> tuple[np.ndarray, np.ndarray]:
