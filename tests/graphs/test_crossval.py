@@ -149,7 +149,10 @@ def test_a_path_of_an_earlier_fit_is_gone():
 @pytest.mark.parametrize("penalty", ["l1", "mcp", "scad"])
 def test_penalties_that_do_not_trim_choose_alpha(penalty):
     X = chain(400, 5)
-    model = TrimmedGraphicalLassoCV(penalty=penalty, alphas="auto", criterion="ebic").fit(X)
+    model = TrimmedGraphicalLassoCV(penalty=penalty, alphas="auto", criterion="ebic")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the choice may be at the end of the grid
+        model.fit(X)
     assert model.hs_.tolist() == [0]
     assert model.h_ == 0
     assert len(model.alphas_) == 20
@@ -286,3 +289,23 @@ def test_pictures_from_the_fitted_model():
     ax = draw_path(line.hs_, partial, list("abcde"), top=2, ax=Figure().subplots())
     assert len(ax.texts) == 2
     np.testing.assert_allclose(partial[line.best_index_[0]], line.partial_correlation_, atol=1e-6)
+
+
+# -- warnings about the grid and the data ------------------------------------------------------------------
+
+
+def test_a_choice_at_the_end_of_an_automatic_grid_warns_and_names_the_range():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 9)) @ rng.standard_normal((9, 9))  # all 36 pairs are edges
+    with pytest.warns(UserWarning, match=r"h = 27, the largest of hs='auto' \(0 to 27\)"):
+        TrimmedGraphicalLassoCV().fit(X)
+    with pytest.warns(UserWarning, match="the smallest of alphas='auto'"):
+        TrimmedGraphicalLassoCV(penalty="l1", alphas="auto").fit(X)
+    TrimmedGraphicalLassoCV(hs=[0, 27]).fit(X)  # the user's own grid
+
+
+def test_heavy_tails_and_no_edge_suggest_normal_scores():
+    X = np.random.default_rng(0).standard_normal((300, 4))
+    X[7] = [90.0, -95.0, 1.0, 0.0]
+    with pytest.warns(UserWarning, match="scores='npn'"):
+        TrimmedGraphicalLassoCV(hs=[0]).fit(X)

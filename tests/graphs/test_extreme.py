@@ -241,3 +241,19 @@ def test_bounded_penalties_of_singular_matrices_say_that_there_is_no_minimum(pen
             solve_graphical(S, penalty=penalty, alpha=1e-3)
         result, _ = quietly(S, penalty=penalty, alpha=1e-3, shrinkage=0.1)
         assert_sound(result, S)
+
+
+def test_a_float32_precision_of_near_copies_is_positive_definite():
+    kept = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((40, 2))
+        X[:, 1] = X[:, 0] + 4e-4 * rng.standard_normal(40)
+        S = np.cov(X, rowvar=False).astype(np.float32)
+        if np.linalg.eigvalsh(S.astype(float))[0] < 3e-8:
+            continue  # rounding to float32 made them copies, which are refused
+        result, _ = quietly(S, penalty=TrimmedL1(h=1), alpha="exact")
+        assert np.linalg.eigvalsh(result.precision.astype(float))[0] > 0
+        kept.append(result.precision.dtype)
+    assert len(kept) > 30
+    assert 0 < kept.count(np.float64) < len(kept)  # float32 where that is enough

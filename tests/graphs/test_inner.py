@@ -276,3 +276,13 @@ def test_nearly_dependent_is_not_dependent():
     for left, expected in ((1e-8, 1), (1e-13, 0)):  # of the second, what the first leaves unexplained
         s = np.sqrt(1 - left)
         assert largest_safe_h(np.array([[1.0, s], [s, 1.0]]))[0] == expected
+
+
+def test_dense_graphs_of_correlated_variables_take_few_newton_steps():
+    """A common factor makes coordinate descent slow; conjugate gradients solve for the entries jointly."""
+    rng = np.random.default_rng(0)
+    S = np.corrcoef(rng.standard_normal((300, 60)) + rng.standard_normal((300, 1)), rowvar=False)
+    fit = solve_weighted(S, np.full((60, 60), 0.005), tol=1e-8)
+    assert np.count_nonzero(np.triu(fit.Theta, 1)) > 500
+    assert fit.gap < 1e-6
+    assert fit.n_iter <= 12

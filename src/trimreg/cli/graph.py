@@ -101,6 +101,7 @@ def graph(
         with common.refused_as_bad_input():
             model.fit(X)
         say(model.summary())
+        say("\n" + _searched(model, criterion, standardize))
         content = _content(model, X, data, settings, h, criterion, notes)
         found = content["certificate"]["local_minimum"]
         say("\na local minimum: " + {True: "yes", False: "no", None: "not decided"}[found])
@@ -162,6 +163,17 @@ def _build(h, alpha, criterion, seed, jobs, n, settings):
         random_state=seed,
         **settings,
     )
+
+
+def _searched(model, criterion, standardize):
+    """What was searched, and the setting in which the command differs from Python's default."""
+    scale = "standardized columns (Python's default: not standardized)" if standardize else "columns as given"
+    if not hasattr(model, "hs_"):
+        return scale
+    alphas = [alpha if alpha == "exact" else f"{alpha:.3g}" for alpha in model.alphas_]
+    span = alphas[0] if len(alphas) == 1 else f"{alphas[0]} to {alphas[-1]} ({len(alphas)} values)"
+    found = f"h from {model.hs_[0]} to {model.hs_[-1]} ({model.hs_.size} values), alpha {span}"
+    return f"searched by {criterion} (Python's default: cv): {found}; {scale}"
 
 
 def _content(model, X, path, settings, h, criterion, notes):

@@ -88,8 +88,9 @@ def solve_graphical(
     Parameters
     ----------
     S : array-like of shape (p, p)
-        Covariance or correlation matrix. For float32 input the result is float32; the computation is in
-        float64, because a duality gap of 1e-8 is below the rounding error of float32.
+        Covariance or correlation matrix. For float32 input the result is float32, unless rounding to it
+        would make the precision matrix indefinite; the computation is in float64, because a duality gap of
+        1e-8 is below the rounding error of float32.
     penalty : str or penalty object
         ``TrimmedL1(h)``, ``L1()``, ``MCP(gamma)`` or ``SCAD(gamma)`` over the p(p-1)/2 edges: h counts
         unordered pairs. ``penalty_factor`` may be a symmetric (p, p) matrix: an edge with factor 0 is never
@@ -389,8 +390,13 @@ class GraphTask:
         scale = np.multiply.outer(self.deviation, self.deviation)
         history = history | {"objective": [2 * value + self.shift for value in history["objective"]]}
         objective = float(2 * problem.objective(step.theta) + self.shift)
+        precision, covariance = Theta / scale, W * scale
+        rounded = precision.astype(self.dtype)
+        # In float32 a nearly singular matrix may lose its definiteness; then both stay in float64.
+        if self.dtype == np.float64 or np.linalg.eigvalsh(rounded.astype(float))[0] > 0:
+            precision, covariance = rounded, covariance.astype(self.dtype)
         return GraphicalResult(
-            precision=(Theta / scale).astype(self.dtype), covariance=(W * scale).astype(self.dtype),
+            precision=precision, covariance=covariance,
             weights=problem.matrix(weights), objective=objective, dual_gap=gap, stationarity=violation,
             n_iter=n_iter, converged=bool(step.converged), history=history, message=step.message,
             alpha=self.alpha,

@@ -27,6 +27,8 @@ from ...solvers.lapack import factored, inverted, product, solved
 
 _SUMS = {"reassoc", "contract", "nsz"}  # sums may be reordered; NaN and inf keep their meaning
 FACE_AT_MOST = 2000  # entries that are solved for jointly when coordinate descent is slow
+_FEW = 500  # entries up to which a factorization is cheap, and more accurate than conjugate gradients
+_GRADIENTS, _GRADIENT_SWEEPS = 40, 40.0  # conjugate gradients per step; the sweeps that half of them cost
 _INEXACT_STEPS = 25  # after this many steps, directions are computed to full accuracy at any cost
 
 CONVERGED, OUT_OF_STEPS, STUCK, UNBOUNDED = 0, 1, 2, 3
@@ -220,44 +222,162 @@ def face_step(S, threshold, Theta, W, rows, starts, D):
     return blocking >= 0
 
 
+@njit(cache=True, fastmath=_SUMS)
+def sandwiched(M, first, second, x, out):
+    """The entries ``(first, second)`` of ``M X M``, with X the symmetric matrix that has x there."""
+    p = M.shape[0]
+    half, turned = np.zeros((p, p)), np.empty((p, p))
+    for e in range(x.size):
+        i, j, one = first[e], second[e], x[e]
+        for k in range(p):
+            half[i, k] += one * M[j, k]
+        if i != j:
+            for k in range(p):
+                half[j, k] += one * M[i, k]
+    for i in range(p):
+        for k in range(p):
+            turned[k, i] = half[i, k]
+    for e in range(x.size):
+        i, j, total = first[e], second[e], 0.0
+        for k in range(p):
+            total += turned[i, k] * M[j, k]
+        out[e] = total
+
+
+@njit(cache=True)
+def model_value(S, threshold, Theta, W, rows, starts, D):
+    """The quadratic model at D."""
+    p = S.shape[0]
+    U, total = product(D, W), 0.0
+    for j in range(p):
+        for k in range(p):
+            total += 0.5 * U[j, k] * U[k, j]
+        for place in range(starts[j], starts[j + 1]):
+            i = rows[place]
+            if i == j:
+                total += (S[j, j] - W[j, j]) * D[j, j]
+            elif Theta[i, j] + D[i, j] != 0.0 or D[i, j] != 0.0:
+                total += 2.0 * (S[i, j] - W[i, j]) * D[i, j]
+                total += 2.0 * threshold[i, j] * abs(Theta[i, j] + D[i, j])
+    return total
+
+
+@njit(cache=True)
+def gradient_step(S, threshold, Theta, W, rows, starts, D, goal):
+    r"""Move towards the minimum of the quadratic model over the nonzero entries by conjugate gradients.
+
+    The system is :math:`P (W X W) = r` on these entries. :math:`P (\Theta R \Theta)`, the inverse of the
+    whole system restricted to them, is the preconditioner. Entries that would change sign become zero; the
+    step is halved until the model falls. Changes D in place; returns whether it fell.
+    """
+    p = S.shape[0]
+    first, second = np.empty(starts[p], dtype=np.int64), np.empty(starts[p], dtype=np.int64)
+    count = 0
+    for j in range(p):
+        for place in range(starts[j], starts[j + 1]):
+            i = rows[place]
+            if i == j or threshold[i, j] == 0.0 or Theta[i, j] + D[i, j] != 0.0:
+                first[count], second[count] = i, j
+                count += 1
+    first, second = first[:count], second[:count]
+    x, r, z, q, image, now = (
+        np.zeros(count), np.empty(count), np.empty(count), np.empty(count), np.empty(count), np.empty(count),
+    )  # fmt: skip
+    for e in range(count):
+        now[e] = D[first[e], second[e]]
+    sandwiched(W, first, second, now, image)
+    for e in range(count):
+        i, j = first[e], second[e]
+        r[e] = W[i, j] - S[i, j] - image[e]
+        if i != j and threshold[i, j] > 0.0:
+            r[e] -= threshold[i, j] * np.sign(Theta[i, j] + D[i, j])
+    before = 0.0
+    for turn in range(_GRADIENTS):
+        largest = np.max(np.abs(r))
+        if largest <= 0.3 * goal:
+            break
+        sandwiched(Theta, first, second, r, z)
+        product_rz = _inner(first, second, r, z)
+        if turn == 0:
+            q[:] = z
+        else:
+            q[:] = z + product_rz / before * q
+        before = product_rz
+        sandwiched(W, first, second, q, image)
+        bend = _inner(first, second, q, image)
+        if not bend > 0.0:
+            break
+        length = product_rz / bend
+        x += length * q
+        r -= length * image
+    start, step = model_value(S, threshold, Theta, W, rows, starts, D), 1.0
+    for _ in range(5):
+        for e in range(count):
+            i, j = first[e], second[e]
+            entry = Theta[i, j] + now[e] + step * x[e]
+            crosses = i != j and threshold[i, j] > 0.0 and entry * (Theta[i, j] + now[e]) <= 0.0
+            D[i, j] = D[j, i] = -Theta[i, j] if crosses else now[e] + step * x[e]
+        if model_value(S, threshold, Theta, W, rows, starts, D) < start:
+            return True
+        step /= 4.0
+    for e in range(count):
+        D[first[e], second[e]] = D[second[e], first[e]] = now[e]
+    return False
+
+
+@njit(cache=True, fastmath=_SUMS)
+def _inner(first, second, x, y):
+    """The inner product of two symmetric matrices that have x and y at these entries."""
+    total = 0.0
+    for e in range(x.size):
+        total += x[e] * y[e] * (1.0 if first[e] == second[e] else 2.0)
+    return total
+
+
 @njit(cache=True)
 def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps, patience=np.inf):
     """Minimize the quadratic model until a sweep changes no slope by more than ``goal``.
 
     Coordinate descent is fast if W is well conditioned and slow if not. If the remaining sweeps, at the rate
-    of the last one, would cost more than a factorization of the Hessian, the nonzero entries are solved for
-    jointly. At most ``patience`` sweeps are assumed to remain: while Theta is far from the solution an
-    inexact direction is enough, and large faces are not worth their cost.
+    of the last one, would cost more, the nonzero entries are solved for jointly: by a factorization of the
+    Hessian if they are few, else by conjugate gradients. At most ``patience`` sweeps are assumed to remain:
+    while Theta is far from the solution an inexact direction is enough.
     """
     p = S.shape[0]
     D, U = np.zeros((p, p)), np.zeros((p, p))
     size = float(starts[p])
     one_sweep = 3.0 * size * p
     one_face = size**3 / 24.0 + 4.0 * size**2 + 4e4  # measured, in units of a step of a sweep
-    before, at_last_face, fruitless, blocked = np.inf, np.inf, 0, False
+    many = size > _FEW and size**3 / 12.0 > _GRADIENT_SWEEPS * one_sweep
+    before, at_last_face, fruitless, blocked, fell = np.inf, np.inf, 0, False, True
     for count in range(max_sweeps):
         largest = sweep(S, threshold, Theta, W, rows, starts, D, U)
         rate = largest / before if before > 0.0 else 0.0
         if largest <= goal * max(1.0 - rate, 0.1) or largest == 0.0:
             break
         before = largest
-        if count >= 3 and size <= FACE_AT_MOST and rate > 0.0:  # two sweeps after a face give the rate
+        if count >= 3 and rate > 0.0:  # two sweeps after a joint step give the rate
             if rate >= 1.0:  # an early sweep may do worse than the one before
                 rate = 0.95 if count < 8 else 1.0 - 1e-12
-            left = np.log(largest / (0.1 * goal)) / -np.log(rate)
-            if min(left, patience) * one_sweep > one_face:
+            left = min(np.log(largest / (0.1 * goal)) / -np.log(rate), patience) * one_sweep
+            useful = largest <= 0.5 * at_last_face
+            if many and fell and left > _GRADIENT_SWEEPS * one_sweep:
+                fell = gradient_step(S, threshold, Theta, W, rows, starts, D, goal) and useful
+            elif size <= FACE_AT_MOST and left > one_face:
                 # If W is nearly singular the Hessian is too ill-conditioned to solve with: the remaining
                 # changes are rounding and will not get smaller.
-                fruitless = fruitless + 1 if largest > 0.5 * at_last_face and not blocked else 0
+                fruitless = 0 if useful or blocked else fruitless + 1
                 if fruitless > 1:
                     break
-                at_last_face = largest
-                for _ in range(20):
+                for _ in range(1 if many else 20):
                     blocked = face_step(S, threshold, Theta, W, rows, starts, D)
                     if not blocked:
                         break
-                U = product(D, W)
-                before = np.inf
+            else:
+                continue
+            at_last_face = largest
+            U = product(D, W)
+            before = np.inf
     return D
 
 

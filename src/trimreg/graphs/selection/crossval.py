@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...designs.convert import as_virtual, is_far, to_host
+from ...designs.convert import as_virtual, is_far, is_virtual, to_host
 from ...estimators import validation as check
 from ...penalties import Penalty
 from ...selection.search import Search, times_tested
@@ -28,6 +28,7 @@ from .criteria import (
 )
 from .graphical_path import GraphicalPath, graph_grid, searched_penalty, solve_graph_path
 
+_HEAVY = 10.0  # standard deviations; of a million Gaussian values the largest is at about 5
 _PATHS = ("score_path_", "criterion_path_", "instability_path_")
 
 
@@ -131,6 +132,8 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
 
     Notes
     -----
+    ``trimreg graph`` has other defaults: ``criterion="ebic"`` and ``standardize=True``.
+
     StARS uses the largest instability over all sparser graphs. If edges are equally strong, the first h of
     them change between subsamples, so small h are unstable, and with them all larger ones. In that case start
     ``hs`` near the expected number of edges, or choose by alpha alone with ``hs=[0]``.
@@ -254,6 +257,42 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
             self.criterion_path_, best = search.by_criterion(values, *grid)
         self.best_index_, self.chosen_alpha_ = best, self.alphas_[best[1]]
         self._fit_choice(task, data)
+        self._warn_about_the_grid(min(safe), task)
+        self._warn_about_tails(X)
+
+    def _warn_about_the_grid(self, safe, task):
+        """Warn if the choice is at the end of a grid that was not the user's and could go on."""
+        i, j = self.best_index_
+        most = min(safe, int(np.count_nonzero(task.problem.regular)))
+        ends = []
+        if self._is_auto(self.hs) and 0 < i == self.hs_.size - 1 and self.hs_[i] < most:
+            ends.append(f"h = {self.hs_[i]}, the largest of hs='auto' (0 to {self.hs_[i]}): pass larger hs")
+        if self._is_auto(self.alphas) and 0 < j == len(self.alphas_) - 1:
+            largest = next(alpha for alpha in self.alphas_ if alpha != "exact")
+            ends.append(
+                f"alpha = {self.chosen_alpha_:.3g}, the smallest of alphas='auto' ({largest:.3g} to "
+                f"{self.chosen_alpha_:.3g}): pass smaller alphas"
+            )
+        for end in ends:
+            warnings.warn(f"the choice is at the end of the grid: {end}", UserWarning, stacklevel=5)
+
+    @staticmethod
+    def _is_auto(values):
+        return isinstance(values, str) and values == "auto"
+
+    def _warn_about_tails(self, X):
+        """Warn if outliers may be the reason why no edge is chosen."""
+        if self.n_edges_ or self.kind != "pearson" or self.scores is not None or is_virtual(X):
+            return
+        X = np.asarray(X, dtype=float)
+        farthest = np.max(np.abs(X - self.location_) / np.sqrt(np.diagonal(self.empirical_covariance_)))
+        if farthest > _HEAVY:
+            warnings.warn(
+                f"no edge is chosen, and the data have heavy tails: a value is {farthest:.0f} standard "
+                "deviations from the mean. Try scores='npn', which depends on ranks only",
+                UserWarning,
+                stacklevel=5,
+            )
 
     def _training(self, settings: GraphSettings, X, name) -> tuple[GraphTask, GraphData]:
         """The problem of the training samples of a fold or subsample, and the coordinates for others."""
