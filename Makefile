@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # Byte code is made when a module is first imported: most of what is installed never is.
 OPTIONS := install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 PIP = $(if $(wildcard $(BIN)/pip),$(BIN)/python -m pip,$(PYTHON) -m pip --python $(BIN)/python) $(OPTIONS)
+# Kept, whatever the caller's environment says: else every process that the tests start compiles its imports.
+unexport PYTHONDONTWRITEBYTECODE
 SHUFFLE = $(if $(SEED),--shuffle $(SEED))
 
 .PHONY: demo test lint format bench mutants clean

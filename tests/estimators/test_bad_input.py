@@ -334,7 +334,7 @@ def test_X(bad, message, refused):
         (np.ones((N, 1)), r"sample_weight must have shape \(20,\)"),
         (np.ones(N) + 1j, "sample_weight must be real"),
         (["a"] * N, "sample_weight must be numeric"),
-        ("balanced", "sample_weight must be numeric"),
+        ("balanced", "sample_weight must be an array of numbers; got .balanced."),
     ],
 )
 def test_sample_weight(weight, message, refused):

@@ -72,7 +72,7 @@ MODELS = [
     TrimmedGroupLasso(alpha=0.1, q=np.inf),
     MultiTaskTrimmedLasso(solver="prox"),
     MultiTaskTrimmedLasso(alpha=0.1, warm_start=True),
-    TrimmedLogisticRegression(),
+    TrimmedLogisticRegression(effort="low"),
     TrimmedLogisticRegression(h=0.9, alpha=0.05, class_weight="balanced"),  # so that scores are checked
     CoxOfPlainTimes(ties="breslow"),
     CoxOfPlainTimes(ties="breslow", alpha=0.1, positive=True),
@@ -126,7 +126,7 @@ def test_check_estimator_of_graphs(estimator):
     assert failures(estimator, at_least=40) == {}  # fewer of them, for there is no y
 
 
-@pytest.mark.parametrize("estimator", [CoxOfPlainTimes(), TrimmedLasso(n_outliers=1)], ids=repr)
+@pytest.mark.parametrize("estimator", [CoxOfPlainTimes(), TrimmedLasso(n_outliers=1, effort="low")], ids=repr)
 def test_check_estimator_where_weights_are_not_repetitions(estimator):
     assert set(failures(estimator)) == WEIGHTS_ARE_NOT_REPETITIONS
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.model_selection import GridSearchCV
 from sortedl1 import Slope
 
-from trimreg import MEstimator
+from trimreg import MEstimator, solve
 from trimreg.diagnostics import stationarity
-from trimreg.penalties import L1, TrimmedL1, soft_threshold
+from trimreg.penalties import L1, MCP, TrimmedL1, soft_threshold
 from trimreg.penalties.norms import Groups
 from trimreg.penalties.slope import (
     SLOPE,
@@ -439,3 +440,26 @@ def test_mm_is_refused_and_prox_is_named():
     X, y = correlated()
     with pytest.raises(ValueError, match="prox"):
         MEstimator(penalty=SLOPE(), alpha=0.2, solver="mm").fit(X, y)
+
+
+def test_the_default_solver_of_an_estimator_is_one_that_can_solve_it():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 6))
+    y = X[:, 0] + 0.1 * rng.standard_normal(40)
+    model = MEstimator(penalty=SLOPE(), alpha=0.1).fit(X, y)
+    np.testing.assert_array_equal(
+        model.coef_, MEstimator(penalty=SLOPE(), alpha=0.1, solver="prox").fit(X, y).coef_
+    )
+    assert solve(X, y, penalty="slope", alpha=0.1).converged
+
+
+@pytest.mark.parametrize(("penalty", "name"), [(MCP(), "gamma"), (SLOPE(), "q"), (TrimmedL1(1), "h")])
+def test_a_grid_search_varies_the_parameters_of_a_penalty(penalty, name):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 6))
+    y = X[:, 0] + 0.1 * rng.standard_normal(40)
+    grid = {f"penalty__{name}": [2, 3] if name != "q" else [0.1, 0.2]}
+    found = GridSearchCV(MEstimator(penalty=penalty, alpha=0.1), grid, cv=2).fit(X, y)
+    assert set(found.cv_results_[f"param_penalty__{name}"]) == set(grid[f"penalty__{name}"])
+    with pytest.raises(ValueError, match="has no parameter 'nothing'"):
+        penalty.set_params(nothing=1)

@@ -82,7 +82,7 @@ def test_docstrings_name_every_parameter(kind):
     "model",
     [
         TrimmedLassoCV(criterion="bic"),
-        TrimmedLassoCV(alphas=["exact", 0.1], cv=2),
+        TrimmedLassoCV(alphas=["exact", 0.1], hs=[0, 1], cv=2, effort="low"),
         TrimmedLogisticRegressionCV(criterion="bic", effort="low"),
         MEstimatorCV(loss="poisson", effort="low", hs=[0, 1], cv=2),
     ],

@@ -247,6 +247,9 @@ def test_choice_is_that_of_brute_force(table, rule, scale):
 def test_rounding_is_a_tie_and_more_is_not():
     assert choose([[[0.3]], [[0.1 + 0.2]]], [1, 2], [1.0]) == (0, 0)
     assert choose([[[0.3]], [[0.3 + 1e-9]]], [1, 2], [1.0]) == (1, 0)
+    perfect = [[[-2.0]], [[-4e-32]], [[-3e-32]]]  # squared errors of y that the second model has exactly
+    assert choose(perfect, [0, 1, 2], [1.0]) == (1, 0)
+    assert choose([[[-2.0]], [[-4e-20]], [[-3e-20]]], [0, 1, 2], [1.0]) == (2, 0)
 
 
 def test_an_inner_cell_has_to_be_better_by_more_than_the_error_of_the_differences():

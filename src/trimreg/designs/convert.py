@@ -89,6 +89,8 @@ def stays_in_process(X: Any) -> bool:
 
 def to_host(value: Any) -> Any:
     """A vector or small matrix as a NumPy array, or as an object that NumPy can read."""
+    if isinstance(value, np.matrix):
+        return np.asarray(value)  # scikit-learn refuses the subclass
     kind = _kind(value)
     if kind == "dask":
         if not hasattr(value, "compute"):

@@ -29,7 +29,7 @@ class Settings:
     penalty: Any
     alpha: Any  # a number, or "exact"
     l2: float = 0.0
-    solver: str = "mm"
+    solver: str = "auto"
     fit_intercept: bool = False
     standardize: bool = False
     positive: bool = False
@@ -40,10 +40,13 @@ class Settings:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the solver
 
     def __post_init__(self) -> None:
-        get_solver(self.solver)
+        penalty, solver = get_penalty(self.penalty), self.solver
+        if isinstance(solver, str) and solver == "auto":
+            solver = "mm" if penalty.majorizes else "prox"
         checked = {
+            "solver": get_solver(solver).name,
             "loss": get_loss(self.loss),
-            "penalty": get_penalty(self.penalty),
+            "penalty": penalty,
             "alpha": check.check_alpha(self.alpha),
             "l2": float(check.check_number("l2", self.l2, 0.0)),
             "tol": check.check_number("tol", self.tol, 0.0, strict=True),
@@ -292,7 +295,7 @@ def solve(
     penalty: Any,
     alpha: float | str,
     l2: float = 0.0,
-    solver: str = "mm",
+    solver: str = "auto",
     fit_intercept: bool = False,
     standardize: bool = False,
     sample_weight: ArrayLike | None = None,
@@ -335,8 +338,8 @@ def solve(
         better if many are kept or the signal is weak. With h = 0 the problem is the elastic net. Intercepts
         and parts with factor 0 have no ridge.
     solver : str
-        A name in ``trimreg.solvers.SOLVERS``: ``"mm"`` is the default, ``"bcd"`` the paper's Algorithm 1, and
-        the others are there to compare with.
+        A name in ``trimreg.solvers.SOLVERS``. ``"auto"`` is ``"mm"``, or ``"prox"`` for a penalty without
+        weights such as SLOPE. ``"bcd"`` is the paper's Algorithm 1, and the others are there to compare with.
     fit_intercept, standardize : bool
     sample_weight : array-like of shape (n_samples,), optional
     theta0 : array-like of shape (n_features,), optional
@@ -395,7 +398,7 @@ def steps(
     penalty: Any,
     alpha: float | str,
     l2: float = 0.0,
-    solver: str = "mm",
+    solver: str = "auto",
     fit_intercept: bool = False,
     standardize: bool = False,
     sample_weight: ArrayLike | None = None,

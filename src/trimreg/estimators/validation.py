@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numbers
+import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +44,31 @@ def check_finite(X: Any, name: str) -> None:
     )
 
 
+def check_container(name: str, value: Any) -> None:
+    """Refuse objects that hold no array, or that say more than an array can: paths, masks, equal names."""
+    if isinstance(value, (str, os.PathLike)):
+        hint = "; for a matrix in a file use trimreg.OnDisk(path)" if name == "X" else ""
+        raise ValueError(f"{name} must be an array of numbers; got {str(value)!r}{hint}")
+    if isinstance(value, (Mapping, Set, Iterator)) and not sp.issparse(value):  # one format is a dict
+        raise ValueError(f"{name} must be an array of numbers; got a {type(value).__name__}")
+    if np.ma.is_masked(value):
+        count = int(np.ma.count_masked(value))
+        raise ValueError(f"{name} has {count} masked entries; drop or impute them, and pass a plain array")
+    if getattr(getattr(value, "dtype", None), "kind", "") in ("M", "m"):
+        raise ValueError(f"{name} must be numeric; got {value.dtype}")
+    twice = [one for one, count in Counter(_labels(value)).items() if count > 1]
+    if twice:
+        raise ValueError(f"{name} has several columns named {twice[0]!r}; rename them")
+
+
+def _labels(value):
+    """The names of the columns of a data frame; none for an array or a design."""
+    found = getattr(
+        value, "column_names", getattr(value, "columns", ())
+    )  # pyarrow's name, that of all others
+    return [] if callable(found) else list(found)
+
+
 def check_real(name: str, value: Any) -> Any:
     """``value`` as an array or sparse matrix of real numbers, of any dtype and shape.
 
@@ -49,6 +76,7 @@ def check_real(name: str, value: Any) -> Any:
     fetched, so this is for vectors; :func:`check_matrix` is for X.
     """
     value = to_host(value)
+    check_container(name, value)
     try:
         array = value if sp.issparse(value) else np.asarray(value)
     except ValueError as error:  # rows of unequal length
@@ -56,10 +84,33 @@ def check_real(name: str, value: Any) -> Any:
     kind = array.dtype.kind
     if kind == "c":
         raise ValueError(f"Complex data not supported: {name} must be real")
-    strings = kind == "O" and any(isinstance(entry, (str, bytes)) for entry in array.flat)
-    if kind not in "biufO" or strings:
-        raise ValueError(f"{name} must be numeric; got {'strings' if strings else array.dtype}")
+    if kind not in "biufO":
+        raise ValueError(f"{name} must be numeric; got {'strings' if kind in 'SU' else array.dtype}")
+    _refuse_text(name, array, _labels(value) or range(array.shape[-1] if array.ndim else 0))
     return array
+
+
+def _refuse_text(name, array, labels):
+    """Refuse strings and dates among objects, with the names or the numbers of all columns that hold them."""
+    if array.dtype.kind != "O":
+        return
+    matrix = array if array.ndim == 2 else array.reshape(-1, 1)
+    bad = [j for j, column in enumerate(matrix.T) if any(map(_is_text, column))]
+    if not bad:
+        return
+    where = ""
+    if array.ndim == 2:
+        shown = ", ".join(repr(labels[j]) for j in bad[:_SHOWN])
+        more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+        where = f" in column{'s' * (len(bad) > 1)} {shown}{more}; encode or drop them"
+    raise ValueError(f"{name} must be numeric; got strings or dates{where}")
+
+
+_SHOWN = 5  # columns that a message names
+
+
+def _is_text(entry):
+    return isinstance(entry, (str, bytes)) or hasattr(entry, "isoformat")
 
 
 def check_matrix(X: Any) -> Any:
@@ -86,6 +137,8 @@ def check_matrix(X: Any) -> Any:
         )
     except ValueError as error:
         raise ValueError(f"X must be a matrix with at least one row and one column: {error}") from None
+    except TypeError as error:
+        raise TypeError(f"X must be numeric: {error}") from None
     check_finite(X, "X")
     return X
 
@@ -115,6 +168,7 @@ def check_near(X: Any, what: str, instead: str) -> Any:
 
 def check_features(estimator: Any, X: Any, reset: bool = True) -> None:
     """Set an estimator's number and names of features, or compare X with them; the values are not read."""
+    check_container("X", X)
     names = feature_names(X)
     if is_far(X):
         X = SimpleNamespace(shape=X.shape) if names is None else _named_frame(names)
@@ -296,7 +350,7 @@ def check_options(spec: SolverSpec, options: Mapping[str, Any], penalty: Any, po
     if spec.trimmed_only and penalty.n_free is None:
         raise ValueError(
             f"solver {spec.name!r} is defined for trimmed penalties only; with penalty "
-            f"{type(penalty).__name__} use solver='mm' or 'prox'"
+            f"{type(penalty).__name__} use solver='auto'"
         )
     if not penalty.majorizes and spec.needs_weights:
         raise ValueError(

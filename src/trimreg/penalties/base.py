@@ -13,6 +13,8 @@ the parts with ``0 < f < inf``; the base class handles the other two kinds.
 from __future__ import annotations
 
 import copy
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -84,6 +86,26 @@ class Penalty:
         hidden = {"norm"} | ({"q"} if self.groups is None and self.q == 2 else set())
         shown = {k: v for k, v in vars(self).items() if k[0] != "_" and k not in hidden and v is not None}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+
+    # -- parameters, as scikit-learn reads them: a grid search may vary ``penalty__gamma`` -------
+
+    _stored: Mapping[str, str] = {}  # arguments of the constructor whose attribute has another name
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments of the constructor and their values."""
+        names = {one: self._stored.get(one, one) for one in inspect.signature(type(self)).parameters}
+        return {one: getattr(self, attribute) for one, attribute in names.items() if hasattr(self, attribute)}
+
+    def set_params(self, **values: Any) -> Penalty:
+        """Change arguments of the constructor in place."""
+        for name, value in values.items():
+            if name not in (known := self.get_params()):
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {list(known)}")
+            setattr(self, self._stored.get(name, name), value)
+        return self
+
+    def __sklearn_clone__(self):
+        return copy.deepcopy(self)
 
     # -- binding -------------------------------------------------------------------------------
 

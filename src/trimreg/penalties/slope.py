@@ -181,7 +181,7 @@ class SLOPE(Penalty):
     r"""The sorted l1 norm :math:`\alpha \sum_j w_j |\theta|_{(j)}`: the largest coefficient pays the most.
 
     Convex. It is a maximum of weighted l1 norms, so the norm that attains it at a point lies *below* it
-    elsewhere: it has no majorizer of the kind that MM needs. Use ``solver="prox"``.
+    elsewhere: it has no majorizer of the kind that MM needs. Its solver is ``"prox"``.
 
     Parameters
     ----------
@@ -208,11 +208,12 @@ class SLOPE(Penalty):
     name = "slope"
     _sequence: np.ndarray
     majorizes = False
+    # Other names, since in the base class ``weights`` is a method and ``q`` the norm of a group.
+    _stored = {"weights": "_given", "q": "_parameter"}  # noqa: RUF012
 
     def __init__(
         self, weights: Any = "bh", q: float = 0.1, penalty_factor: Any = None, *, groups: Any = None
     ):
-        # Other names, since in the base class ``weights`` is a method and ``q`` the norm of a group.
         self._given, self._parameter = weights, q
         super().__init__(penalty_factor, groups=groups)
 
@@ -224,7 +225,7 @@ class SLOPE(Penalty):
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} must be None for SLOPE, whose weights depend on ranks only")
         if n_outputs != 1:
-            raise ValueError(f"SLOPE needs a model with one output; got {n_outputs}")
+            raise ValueError(f"penalty SLOPE needs a model with one output; got {n_outputs}")
         bound = cast(SLOPE, super().bind(n_features))
         given = "bh" if self._given is None else self._given
         if isinstance(given, str):

@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from ..designs.convert import to_host
 from ..estimators import validation as check
 from ..estimators.summary import Summary
 from ..solvers import many_fits
@@ -112,7 +111,9 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
         name = weight_name(self._base())
         with check.all_or_nothing(self), many_fits():
             X, y = self._checked(self._base(), X, y)
-            weight = None if sample_weight is None else np.asarray(to_host(sample_weight), dtype=float)
+            weight = sample_weight
+            if weight is not None:
+                weight = np.asarray(check.check_real("sample_weight", weight), dtype=float)
             members = np.flatnonzero(check.check_sample_weight(weight, X.shape[0]))
             seeds = rng.integers(2**31, size=self.n_replicates + 1)
             model = seeded(clone(self._base()), seeds[-1])

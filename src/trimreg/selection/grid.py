@@ -290,7 +290,8 @@ def choose(
 
     Notes
     -----
-    Scores that differ by less than 1e-12 of the best are ties, because that is rounding.
+    Scores that differ by less than 1e-12 of the best are ties, because that is rounding. So are the squared
+    errors of perfect fits, and scores that differ by less than 1e-24 of the score of the sparsest cell.
 
     References
     ----------
@@ -334,30 +335,31 @@ def _choose(scores, hs, alphas, rule, repeats):
         mean = scores.mean(axis=2)
     if np.isnan(mean).all():
         raise ValueError("scores must not all be NaN: every fit failed")
-    best = _best(mean, hs, alphas)
+    rounding = 1e-24 * _size(mean[_sparsest(~np.isnan(mean), hs, alphas)])
+    best = _best(mean, hs, alphas, rounding)
     if rule == "min" or scores.shape[2] == 1 or not np.isfinite(mean[best]):
         return best
     if rule == "1se":
         error = _standard_error(scores[best], repeats)
         within = mean >= mean[best] - error
-        return _sparsest(within, hs, alphas) if error > _slack(mean[best]) else best
+        return _sparsest(within, hs, alphas) if error > max(1e-12 * _size(mean[best]), rounding) else best
     on_edge = (hs[:, None] == hs.min()) | (alphas == alphas.max())
     if np.isnan(mean[on_edge]).all():
         return best
-    simple = _best(np.where(on_edge, mean, np.nan), hs, alphas)
+    simple = _best(np.where(on_edge, mean, np.nan), hs, alphas, rounding)
     difference = scores[best] - scores[simple]
     lucky = difference.mean() <= _standard_error(difference, repeats)  # false if an edge is infinitely bad
     return simple if lucky else best
 
 
-def _best(mean, hs, alphas):
+def _best(mean, hs, alphas, rounding):
     """The best mean score; of ties the sparsest."""
     top = np.nanmax(mean)
-    return _sparsest(mean >= top - _slack(top), hs, alphas)
+    return _sparsest(mean >= top - max(1e-12 * _size(top), rounding), hs, alphas)
 
 
-def _slack(score):
-    return 1e-12 * abs(score) if np.isfinite(score) else 0.0
+def _size(score):
+    return abs(score) if np.isfinite(score) else 0.0
 
 
 def _standard_error(values, repeats):

@@ -51,7 +51,10 @@ class OverAnEstimator:
         y = to_host(y)
         if not isinstance(estimator, LinearEstimator):
             X = check.check_near(X, type(estimator).__name__, "take an estimator of this library")
+        for name, value in (("X", X), ("y", y)):
+            check.check_container(name, value)
         if not is_far(X):
+            check.check_real("X", X)
             X, y = validate_data(
                 self, to_host(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True
             )

@@ -182,7 +182,7 @@ class LinearEstimator(BaseEstimator):
 
     def certify(
         self, X: Any, y: Any, sample_weight: Any = None, *, time_limit: float = 60.0, gap: float = 1e-3,
-        refit: bool = False, max_nodes: int = 100_000, verbose: int = 0,
+        refit: bool = False, max_nodes: int = 100_000, n_jobs: int | None = None, verbose: int = 0,
     ) -> Certificate:  # fmt: skip
         """How far this fit is at most from the best possible, by :func:`trimreg.certify` from here.
 
@@ -190,7 +190,7 @@ class LinearEstimator(BaseEstimator):
         ----------
         X, y, sample_weight
             The data that the model was fitted to.
-        time_limit, gap, max_nodes, verbose
+        time_limit, gap, max_nodes, n_jobs, verbose
             As in :func:`trimreg.certify`.
         refit : bool
             Whether the model takes a better point if the search finds one.
@@ -226,6 +226,7 @@ class LinearEstimator(BaseEstimator):
             gap=gap,
             max_nodes=max_nodes,
             keep=True,
+            n_jobs=n_jobs,
             verbose=verbose,
         )
         if refit and found.improved:

@@ -189,6 +189,7 @@ def encoded_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """The classes in sorted order, and the number of each sample's class."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
+    check.check_container("y", y)
     labels = check.one_column(np.asarray(y))
     if labels.ndim != 1:
         raise ValueError(f"y must be a vector of classes; got shape {labels.shape}")

@@ -26,7 +26,8 @@ class MEstimator(Regressor, LinearEstimator):
         ``"exact"`` is for the trimmed penalty.
     l2 : float, default=0.0
         A ridge term :math:`\frac{l_2}{2} \sum_j f_j \theta_j^2` with the factors f of the penalty.
-    solver : str, default="mm"
+    solver : str, default="auto"
+        As in :func:`trimreg.solve`: ``"mm"``, or ``"prox"`` for a penalty without weights such as SLOPE.
     fit_intercept : bool, default=True
     standardize, positive, warm_start : bool, default=False
     n_outliers : int, or float in (0, 1), default=0
@@ -65,7 +66,7 @@ class MEstimator(Regressor, LinearEstimator):
         penalty: Any = "l1",
         alpha: float | str = 1.0,
         l2: float = 0.0,
-        solver: str = "mm",
+        solver: str = "auto",
         fit_intercept: bool = True,
         standardize: bool = False,
         positive: bool = False,
