@@ -30,29 +30,10 @@ from trimreg import (
     TrimmedLogisticRegression,
     TrimmedPoissonRegressor,
 )
-from trimreg.estimators.validation import check_target
 
 # The only skip: the check wants the environment variable SCIPY_ARRAY_API set before SciPy is imported, a
 # choice for the whole process that is not a test's to make. With the variable set it passes.
 SKIPPED = {"check_array_api_input"}
-
-
-class CoxOfPlainTimes(TrimmedCoxRegressor):
-    """Cox's model with y as the checks of scikit-learn have it, a vector: times, all of them events."""
-
-    def fit(self, X, y, sample_weight=None):
-        return super().fit(X, self._with_events(y), sample_weight)
-
-    def score(self, X, y, sample_weight=None):
-        return super().score(X, self._with_events(y), sample_weight)
-
-    @staticmethod
-    def _with_events(y):
-        if y is None:
-            return None
-        y = check_target(y, len(np.asarray(y)))
-        return np.column_stack([y - min(y.min(), 0.0), np.ones(y.size)])
-
 
 # By Efron a repeated sample is a tie among events, which a weight of two is not; R's coxph has the same.
 # Breslow does not tell the two apart. Samples that may be left out are counted, whatever they weigh.
@@ -74,8 +55,8 @@ MODELS = [
     MultiTaskTrimmedLasso(alpha=0.1, warm_start=True),
     TrimmedLogisticRegression(effort="low"),
     TrimmedLogisticRegression(h=0.9, alpha=0.05, class_weight="balanced"),  # so that scores are checked
-    CoxOfPlainTimes(ties="breslow"),
-    CoxOfPlainTimes(ties="breslow", alpha=0.1, positive=True),
+    TrimmedCoxRegressor(ties="breslow"),
+    TrimmedCoxRegressor(ties="breslow", alpha=0.1, positive=True),
     MEstimator(penalty=SLOPE(), alpha=0.1, solver="prox"),
 ]
 
@@ -126,7 +107,9 @@ def test_check_estimator_of_graphs(estimator):
     assert failures(estimator, at_least=40) == {}  # fewer of them, for there is no y
 
 
-@pytest.mark.parametrize("estimator", [CoxOfPlainTimes(), TrimmedLasso(n_outliers=1, effort="low")], ids=repr)
+@pytest.mark.parametrize(
+    "estimator", [TrimmedCoxRegressor(), TrimmedLasso(n_outliers=1, effort="low")], ids=repr
+)
 def test_check_estimator_where_weights_are_not_repetitions(estimator):
     assert set(failures(estimator)) == WEIGHTS_ARE_NOT_REPETITIONS
 

@@ -74,6 +74,7 @@ def test_forms_of_the_target(make):
         "integers": np.column_stack([(100 * time).round(), event]).astype(int),
         "frame": pd.DataFrame({"time": time, "event": event > 0}),
         "list": case.y.tolist(),
+        "negative if censored": np.where(event > 0, time, -time),
     }
     expected = TrimmedCoxRegressor(h=3).fit(case.X, case.y)
     for y in forms.values():

@@ -6,20 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from .validation import check_real
+from .validation import check_real, check_vector, one_column
 
 
 def times_and_events(y: Any) -> Any:
-    """The columns time and event, from a structured array or a matrix with these two columns."""
+    """The columns time and event, from a structured array, these two columns, or plain times.
+
+    Plain times are events if they are not negative; -t is a time censored at t, as in XGBoost.
+    """
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     fields = getattr(getattr(y, "dtype", None), "names", None)
     if fields is None:
         y = check_real("y", y)
+        y = one_column(y)
+        if y.ndim == 1:
+            time = check_vector("y", y, y.size, "sample")
+            return np.column_stack([np.abs(time), time >= 0])
         if y.ndim != 2 or y.shape[1] != 2:
             raise ValueError(
-                "y must have the two columns time and event, or be a structured array with a field for each; "
-                f"got shape {y.shape}"
+                "y must have the two columns time and event, be a structured array with a field for each, or a "
+                f"vector of times (negative where censored); got shape {y.shape}"
             )
         return y
     events = [name for name in fields if y.dtype[name].kind == "b"]

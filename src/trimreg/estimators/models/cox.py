@@ -88,9 +88,10 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : structured array of shape (n_samples,), or array-like of shape (n_samples, 2)
-            A field of booleans with the event and a field of numbers with the time (the convention of
-            scikit-survival); or the columns time and event (1, or 0 for a censored time).
+        y : array-like of shape (n_samples, 2) or (n_samples,), or a structured array
+            The columns time and event (1, or 0 for a censored time). A structured array has a field of
+            booleans with the event and a field of numbers with the time, as in scikit-survival. A vector
+            holds times of events, and minus the time of a sample that is censored, as in XGBoost.
         sample_weight : array-like of shape (n_samples,), optional
 
         Returns
