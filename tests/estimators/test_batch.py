@@ -383,3 +383,14 @@ def test_tensors_without_numbers_to_read_are_named(data):
         solve_batch([X[0], X[1].to_sparse()], list(y[:2]), **options)
     with pytest.raises(TypeError, match="y must be dense, but is a sparse tensor"):
         solve_batch(X, y.to_sparse(), **options)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-155, 1e155, 1e300])
+def test_entries_whose_squares_overflow_are_refused_unless_standardized(scale):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((3, 20, 6)) * scale, rng.standard_normal((3, 20))
+    with pytest.raises(ValueError, match=r"X must have a largest entry between 1e-140 and 1e\+140"):
+        solve_batch(X, y, h=2, alpha=0.1)
+    result = solve_batch(X, y, h=2, alpha=0.1, standardize=True)
+    plain = solve_batch(X / scale, y, h=2, alpha=0.1, standardize=True)
+    np.testing.assert_allclose(result.theta, plain.theta, rtol=1e-6, atol=1e-9)

@@ -12,9 +12,11 @@ from trimreg import (
     TrimmedGammaRegressor,
     TrimmedGroupLasso,
     TrimmedHuberRegressor,
+    TrimmedLasso,
     TrimmedLogisticRegression,
     TrimmedPoissonRegressor,
 )
+from trimreg.losses import get_loss
 
 ALPHAS = pytest.mark.parametrize("alpha", ["exact", 0.1])
 #: Too few samples: coefficients grow without end, and a warning says so.
@@ -234,3 +236,49 @@ def test_times_in_the_order_of_a_feature(alpha):
     assert model.score(X, y) > 0.99
     assert not np.isnan(model.baseline_hazard_).any()
     assert np.isfinite(model.predict_survival_function(X)).all()
+
+
+@pytest.mark.parametrize("solver", ["mm", "prox", "bcd", "dc"])
+@pytest.mark.parametrize("scale", [1e5, 1e15])
+def test_gamma_in_other_units_is_the_same_fit(solver, scale):
+    """The gradient at 0 is the mean of y, which says nothing about gradients at the solution."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 10))
+    y = np.exp(X[:, 0]) * rng.gamma(2.0, size=60)
+    plain, scaled = (TrimmedGammaRegressor(h=3, alpha=0.1, solver=solver).fit(X, u * y) for u in (1.0, scale))
+    np.testing.assert_allclose(scaled.coef_, plain.coef_, atol=1e-5)
+    np.testing.assert_allclose(scaled.intercept_, plain.intercept_ + np.log(scale), atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma"])
+def test_a_first_order_fit_is_not_worse_than_the_null_model(loss):
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((30, 5)), 1e12 * rng.gamma(0.3, size=30)
+    kind = TrimmedPoissonRegressor if loss == "poisson" else TrimmedGammaRegressor
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = kind(h=2, alpha=0.1, solver="prox", max_iter=3).fit(X, y)
+    null = get_loss(loss).value(np.full(30, np.log(y.mean())), y, np.full(30, 1 / 30))
+    assert model.objective_ <= null
+
+
+def test_huber_with_a_large_constant_in_y():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 10))
+    y = np.round(X[:, 0] + rng.standard_normal(60), 3)
+    plain, moved = (TrimmedHuberRegressor(h=3, alpha=0.1).fit(X, y + shift) for shift in (0.0, 2.0**33))
+    np.testing.assert_allclose(moved.coef_, plain.coef_, atol=1e-5)
+    np.testing.assert_allclose(moved.intercept_ - 2.0**33, plain.intercept_, atol=1e-5)
+    violation = float(moved.result_.message.split()[2].rstrip(","))
+    assert violation <= float(moved.result_.message.split()[-1])
+
+
+@pytest.mark.parametrize(("size", "unit"), [(1e-20, 1e20), (1e20, 1e-30)])
+def test_coefficients_that_float32_cannot_hold_stay_float64(size, unit):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
+    plain, model = TrimmedLasso(h=1).fit(X, y), TrimmedLasso(h=1).fit((size * X).astype(np.float32), unit * y)
+    np.testing.assert_allclose(model.coef_ / unit * size, plain.coef_, rtol=1e-5)
+    np.testing.assert_allclose(
+        model.predict((size * X).astype(np.float32)) / unit, plain.predict(X), rtol=1e-4
+    )

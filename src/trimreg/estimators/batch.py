@@ -211,6 +211,9 @@ def solve_batch(
     return result
 
 
+_LARGEST = 1e140  # squares of entries of X, and steps of their inverse size, neither overflow nor vanish
+
+
 @dataclass(frozen=True)
 class _Model:
     """The checked arguments: the settings that the problems share, and arrays with one entry for each."""
@@ -284,6 +287,12 @@ def _problems(data, model, part):
     X, y, d = data.arrays(part)
     xp, exact, settings = namespace(X), isinstance(model.alpha, str), model.settings
     quadratic, center = settings.loss.least_squares, settings.fit_intercept
+    size = float(xp.amax(xp.abs(X)))
+    if not settings.standardize and size != 0 and not 1 / _LARGEST < size < _LARGEST:
+        raise ValueError(
+            f"X must have a largest entry between {1 / _LARGEST:g} and {_LARGEST:g} unless standardize=True; "
+            f"got {size:g}"
+        )
     offset = inverse_scale = norms = None
     if center or settings.standardize or exact:
         offset, inverse_scale, norms = moments(X, d, center, settings.standardize, data.same_matrix)
@@ -302,19 +311,18 @@ def _problems(data, model, part):
 
 
 def _start(data, batch, part):
-    """The starting points in the solver's scale: 0 by default."""
+    """The starting points in the solver's scale: the null model by default."""
     xp, p = namespace(data.X), data.p
     theta = data.like(np.zeros((batch.y.shape[0], batch.width)))
-    start = data.start(part)
-    if start is None:
-        return theta
-    scale = batch.inverse_scale
-    if scale is not None:
-        start = xp.where(scale > 0, start / xp.where(scale > 0, scale, 1.0), 0.0)
-    theta[:, :p] = start
     if batch.constant:
         rows = zip(to_numpy(batch.y), to_numpy(batch.d), strict=True)
         theta[:, p] = data.like(np.array([batch.loss.null_predictor(y, d) for y, d in rows]))
+    start, scale = data.start(part), batch.inverse_scale
+    if start is None:
+        return theta
+    if scale is not None:
+        start = xp.where(scale > 0, start / xp.where(scale > 0, scale, 1.0), 0.0)
+    theta[:, :p] = start
     return theta
 
 

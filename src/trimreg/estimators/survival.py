@@ -25,8 +25,8 @@ def times_and_events(y: Any) -> Any:
             return np.column_stack([np.abs(time), time >= 0])
         if y.ndim != 2 or y.shape[1] != 2:
             raise ValueError(
-                "y must have the two columns time and event, be a structured array with a field for each, or a "
-                f"vector of times (negative where censored); got shape {y.shape}"
+                "y must have the two columns time and event, be a structured array with a field for each, or "
+                f"be a vector of times (negative where censored); got shape {y.shape}"
             )
         return y
     events = [name for name in fields if y.dtype[name].kind == "b"]

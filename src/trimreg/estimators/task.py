@@ -107,7 +107,7 @@ class Task:
     options: dict
     max_iter: int
     dtype: np.dtype
-    y_mean: float | np.ndarray  # what centering subtracts from y, in place of an intercept
+    y_mean: float | np.ndarray  # what is subtracted from y and is part of the intercept
     constant: bool  # whether the design ends in a column of ones
     exact: bool  # whether at most h parts may be nonzero
     l2: float  # of the ridge term
@@ -169,7 +169,8 @@ class Task:
         if intercept is None:
             constant = np.broadcast_to(problem.loss.null_predictor(problem.y, problem.d), outputs)
         else:  # less what centering moved into it
-            constant = intercept - problem.design.original_units(np.append(theta, np.zeros(outputs)))[1]
+            moved = problem.design.original_units(np.append(theta, np.zeros(outputs)))[1]
+            constant = intercept - self.y_mean - moved
         return np.append(theta, constant)
 
     @property
@@ -185,7 +186,7 @@ class Task:
         outputs = self.problem.loss.n_outputs
         parts, kept = (slice(None, -1), slice(None, -outputs)) if self.constant else (slice(None),) * 2
         return SolverResult(
-            coef=coef.astype(self.dtype) + self.dtype.type(0),  # no -0.0
+            coef=self._rounded(coef) + self.dtype.type(0),  # no -0.0
             intercept=float(intercept) if np.ndim(intercept) == 0 else intercept,
             weights=step.weights[parts],
             objective=float(step.objective),
@@ -198,6 +199,12 @@ class Task:
             theta=step.theta[kept],
             alpha=self.problem.alpha,
         )
+
+    def _rounded(self, coef):
+        """The coefficients with the dtype of X; as they are where it cannot hold them."""
+        with np.errstate(over="ignore", under="ignore"):
+            rounded = coef.astype(self.dtype)
+        return rounded if np.array_equal(np.isfinite(rounded) & (rounded != 0), coef != 0) else coef
 
     def stationarity(self, step: Step) -> float:
         """The paper's T at a step, recomputed from the data."""
@@ -236,6 +243,9 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
     # A loss that does not see constants loses nothing by centering, and columns are scaled by deviations.
     design = as_design(X, d, center=fit_intercept or not loss.sees_constants, scale=scale)
     target, y_mean = _centered(y, d) if centering else (y, 0.0)
+    if constant and loss.equivariant:  # as exact: a large constant in y would cost the residuals their digits
+        y_mean = float(np.median(y[d > 0]))
+        target = y - y_mean
     if constant:
         design, penalty = WithConstant(design), penalty.extended(loss.n_outputs)
         positive = np.append(np.full(p, True), False) if positive else False
@@ -257,7 +267,11 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
         exact=settings.alpha == "exact",
         l2=settings.l2,
     )
-    return task if theta0 is None else replace(task, start=task.coordinates(theta0))
+    if theta0 is None and (spec.finds_start or not constant):
+        return task
+    if theta0 is None:
+        theta0 = np.zeros((loss.n_outputs, p) if loss.multi_output else p)
+    return replace(task, start=task.coordinates(theta0))
 
 
 def _centered(y, d):

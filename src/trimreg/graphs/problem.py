@@ -105,6 +105,10 @@ class GraphicalProblem:
         """The model without edges."""
         return Factored(np.eye(self.p), np.eye(self.p))
 
+    def gradient_scale(self) -> float:
+        """The largest gradient of the model without edges."""
+        return float(np.max(np.abs(self.loss_gradient(self.origin())), initial=0.0))
+
     def loss_value(self, point: Factored) -> float:
         """Half of ``tr(S Theta) - log det Theta``; inf if Theta is not positive definite."""
         if point.factor is None:

@@ -42,6 +42,7 @@ class Loss:
     #: Whether L is a sum over samples, so that the Hessian in eta is diagonal (or K x K blocks).
     separable: bool = True
     sees_constants: bool = True  # whether a constant added to eta changes L; if not, there is no intercept
+    equivariant: bool = False  # whether a constant added to both eta and y changes nothing
     positive_target: bool = False  # whether y must not be negative
     redundant_outputs: int = 0  # number of outputs that the others determine, so that they are not parameters
     #: Whether ``gradient`` and ``pointwise`` also take PyTorch tensors, and rows of several problems.

@@ -47,6 +47,7 @@ class Huber(Loss):
 
     name = "huber"
     working_vectors = 16
+    equivariant = True
 
     def __init__(self, epsilon: float = 1.35, scale: float | None = None):
         if scale is None and not 1 < epsilon < np.inf:

@@ -212,6 +212,7 @@ class SolverSpec:
     options: tuple[str, ...]
     choices: Mapping[str, tuple] = field(default_factory=dict)  # the allowed values of an option
     needs_weights: bool = True  # whether the penalty must have weights
+    finds_start: bool = False  # whether it chooses its start; otherwise that is the null model
 
     def iterate(self, problem: Any, theta0: np.ndarray | None, **options: Any) -> Iterator[Step]:
         """The solver's generator of steps; least squares on far data is solved on few rows first."""
@@ -251,7 +252,10 @@ SOLVERS = {
     spec.name: spec
     for spec in (
         # the default: majorize-minimize with a search for the best free set
-        SolverSpec("mm", f"{__package__}.mm.solver", 1000, False, True, ("effort",), {"effort": EFFORTS}),
+        SolverSpec(
+            "mm", f"{__package__}.mm.solver", 1000, False, True, ("effort",), {"effort": EFFORTS},
+            finds_start=True,
+        ),
         # the paper's Algorithm 1
         SolverSpec(
             "bcd", f"{__package__}.first_order.bcd", 20_000, True, True,

@@ -101,6 +101,37 @@ class Problem:
         """Gradient of the smooth part at theta; its linear predictor ``eta`` is computed unless given."""
         return self.loss_gradient(self.predictor(theta) if eta is None else eta) + self.ridge * theta
 
+    def slope(self, eta: np.ndarray) -> float:
+        """The length of the losses' slopes: a bound of the gradient of a column of norm one."""
+        live = self.d > 0
+        slope = self.loss.gradient(eta, self.y, self.d)[live]
+        with np.errstate(over="ignore"):
+            return float(np.sqrt(np.sum(slope.T**2 / self.d[live])))
+
+    def null_slope(self) -> float:
+        """The slope at the best constant predictor; inf where the gradient at 0 says as much.
+
+        A loss without a bound on its curvature may have a huge gradient at 0: Gamma's is the mean of y. It
+        says nothing about gradients near the solution. Slopes that are rounding give way to the curvature.
+        """
+        if np.isfinite(self.loss.curvature_bound):
+            return np.inf
+        eta = self.origin() + np.asarray(self.loss.null_predictor(self.y, self.d))
+        live = self.d > 0
+        curvature = self.loss.curvature(eta, self.y, self.d)[live]
+        slope = max(self.slope(eta), float(np.sqrt(np.sum(curvature.T**2 / self.d[live]))))
+        return slope if slope > 1e-20 else np.inf  # all counts are 0
+
+    def gradient_scale(self) -> float:
+        """The largest gradient at theta = 0, or the bound of those at the best constant predictor if less."""
+        scale, slope = (
+            float(np.max(np.abs(self.loss_gradient(self.origin())), initial=0.0)),
+            self.null_slope(),
+        )
+        if np.isfinite(slope):
+            scale = min(scale, slope * float(np.max(self.design.column_norms(self.d), initial=0.0)))
+        return scale
+
     def hessian(self, eta: np.ndarray, W: np.ndarray) -> np.ndarray:
         """The Hessian of the smooth part in theta, on the coordinates W."""
         hessian = self.loss.gram(self.design, W, eta, self.y, self.d)

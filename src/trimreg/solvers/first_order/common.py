@@ -67,8 +67,7 @@ class StepSize:
 def stationarity_goal(problem: Problem, tol: float) -> float:
     r""":math:`tol \cdot \max_j |\nabla_j L(0)|`, the distance to stationarity at which a solver stops.
 
-    ``tol`` is at least 50 times the precision of a product: below that a gradient is rounding.
+    Less if no gradient at the best constant predictor can be as large. ``tol`` is at least 50 times the
+    precision of a product: below that a gradient is rounding.
     """
-    at_zero = problem.loss_gradient(problem.origin())
-    scale = float(np.max(np.abs(at_zero), initial=0.0)) or 1.0
-    return max(tol, 50 * problem.precision) * scale
+    return max(tol, 50 * problem.precision) * (problem.gradient_scale() or 1.0)

@@ -31,6 +31,7 @@ _LEAST_RIDGE, _LARGEST_RIDGE = 1e-10, 1e2  # added to a Newton model, in units o
 _LIKELY = 128  # columns that may be fetched along with others
 _SMALL = 1 << 19  # elements of X: a pass over so few takes no longer than a copy of some columns
 _ROUNDED = 1e-12  # smaller relative changes of an objective cannot be told from rounding
+_FELT = 1e-8  # relative to the slopes of a loss: smaller gradients do not change its value
 _PATIENCE = 10  # rounds without descent before the solver blames rounding and stops
 _FAR = 3.0  # times the thresholds, gradients are not far above them
 _CHEAP = 3000  # divided by the size of a model: rounds that cost little, and may be without progress
@@ -117,9 +118,10 @@ class WorkingSetSolver(InnerSolver):
             gradient_at_zero = problem.loss_gradient(problem.origin())
         self.gradient_at_zero = gradient_at_zero
         self.scale = float(np.max(np.abs(self.gradient_at_zero), initial=0.0))
-        slope = self._slope(problem.origin())
+        slope = problem.slope(problem.origin())
         if self.scale <= 2 * _FINEST * slope:  # mere rounding cannot set the goal
             self.scale = slope or 1.0
+        self.scale = min(self.scale, problem.null_slope())
         self.tol = max(tol, _FINEST)
         self.goal = self.scale * self.tol
         norms = problem.design.column_norms(problem.d)
@@ -142,12 +144,6 @@ class WorkingSetSolver(InnerSolver):
             other.given_up = []
         return other
 
-    def _slope(self, eta):
-        """The length of the slopes of the losses: an upper bound of the gradient of a column of norm one."""
-        problem, live = self.problem, self.problem.d > 0
-        slope = problem.loss.gradient(eta, problem.y, problem.d)[live]
-        return float(np.sqrt(np.sum(slope.T**2 / problem.d[live])))
-
     def _fit_null(self, tol):
         """Fit the parts that are never penalized, such as the intercept: gradients at 0 say little."""
         levels = self.problem.penalty.levels(1.0)
@@ -156,7 +152,7 @@ class WorkingSetSolver(InnerSolver):
         alone = np.where(levels == 0, 0.0, np.inf)
         self.null, gradient, *_ = self.solve(self.null, alone, tol=1e-2 * tol, gradient=self.gradient_at_zero)
         # The gradient at 0 may be larger by orders of magnitude: the slope at the null model sets the scale.
-        slope = self._slope(self.problem.predictor(self.null))
+        slope = self.problem.slope(self.problem.predictor(self.null))
         finer = 1e-2 * self.tol * slope / self.scale
         fitted = self.solve(self.null, alone, tol=finer, gradient=gradient)
         self.null, self.gradient_at_null, self.loss_at_null, _ = fitted
@@ -241,7 +237,7 @@ class WorkingSetSolver(InnerSolver):
                     self.given_up.append(why)
                     break
             if moved is None or stalled > _PATIENCE:  # any descent left is hidden by rounding
-                return self._end(theta, eta, gradient, worst <= 1e3 * goal)
+                return self._end(theta, eta, gradient, worst <= max(goal, _FELT * problem.slope(eta)))
             theta, eta, _ = moved
             gradient = None
         return self._end(theta, eta, problem.gradient(theta, eta) if gradient is None else gradient, False)
