@@ -72,6 +72,25 @@ def test_checking_outputs_leaves_what_is_there(tmp_path):
     assert list((tmp_path / "new").iterdir()) == []
 
 
+def test_checking_outputs_touches_no_other_file(tmp_path):
+    (tmp_path / ".trimreg-probe").write_text("mine")
+    check_outputs(json=tmp_path / "x.json")
+    assert (tmp_path / ".trimreg-probe").read_text() == "mine"
+
+
+def test_a_full_disk_is_one_line(call, table, tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("trimreg._files.os.fsync", full)
+    out = tmp_path / "m.json"
+    answer = call("fit", table("y"), "--target", "y", "--h", "1", "--json", out)
+    assert answer.exit_code == 2
+    assert answer.stderr.splitlines()[-1].startswith("error: a file cannot be read or written: No space left")
+    assert str(out) in answer.stderr
+    assert not out.exists()
+
+
 def test_names_beyond_the_letters_of_the_terminal_do_not_end_a_command(table, tmp_path):
     name = "größe\u2013\u03b1"
     path = table("y", change=lambda frame: frame.rename(columns={"a": name}))

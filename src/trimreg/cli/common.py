@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +23,7 @@ from .._files import BadInput, write_atomically
 def exit_codes(
     interrupted: Callable[[], str] = lambda: "interrupted; nothing was written",
 ) -> Iterator[None]:
-    """Exit with status 2 and one line after bad input, and with 130 after Ctrl-C.
+    """Exit with status 2 and one line after bad input or a full disk, and with 130 after Ctrl-C.
 
     ``interrupted`` returns the line to print after an interrupt, which says what was kept.
     """
@@ -29,6 +31,12 @@ def exit_codes(
         yield
     except BadInput as error:
         say(f"error: {one_line(error)}", err=True)
+        raise typer.Exit(2) from None
+    except OSError as error:
+        if error.errno == errno.EPIPE or error.strerror is None:
+            raise  # the reader of a pipe has ended, which typer handles; or no error of a file
+        where = "" if error.filename is None else f" ({error.filename})"
+        say(f"error: a file cannot be read or written: {error.strerror}{where}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         say(interrupted(), err=True)
@@ -207,10 +215,13 @@ def check_outputs(**files: Path | None) -> None:
         if place in taken:
             raise BadInput(f"--{taken[place]} and --{option} name the same file, {file}; change one")
         taken[place] = option
+        if Path(file).exists() and not Path(file).is_file():
+            continue  # such as /dev/stdout
+        folder = place.parent
         try:
-            write_atomically(Path(file).parent / ".trimreg-probe", b"").unlink()
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
-            folder = Path(file).parent
             raise BadInput(
                 f"cannot write into {folder} ({error.strerror}); choose another place with --{option}"
             ) from None
