@@ -27,7 +27,6 @@ from .store import Store
 from .worker import Outcome, encode_parameters, lost, perform_together
 
 BACKENDS = ("joblib", "dask")
-_SECONDS_BETWEEN_LINES = 10.0
 _USELESS_EXECUTORS = 2
 
 
@@ -136,7 +135,7 @@ def run(
     report(0, len(tasks))
     try:
         with (
-            progress(len(tasks), "cells", verbose, every_seconds=_SECONDS_BETWEEN_LINES) as advance,
+            progress(len(tasks), "cells", verbose) as advance,
             closing(_outcomes(tasks, backend, n_jobs, scheduler, together)) as outcomes,
         ):
             for outcome in outcomes:

@@ -141,6 +141,36 @@ def test_a_coefficient_that_is_gone_is_damage(call, table, tmp_path):
 # -- scores ---------------------------------------------------------------------------------------------
 
 
+def test_rows_keep_their_names(call, table, tmp_path):
+    path = table("y", change=lambda frame: frame.assign(who=[f"row {k}" for k in range(60)]))
+    file = tmp_path / "m.json"
+    arguments = ["fit", path, "--target", "y", "--h", 1, "--index", "who", "--json", file]
+    assert call(*arguments).exit_code == 0
+    assert all("who" not in name for name in json.loads(file.read_text())["features"])
+    assert call("predict", file, path).stdout.splitlines()[1].startswith("row 0,")
+    assert call("predict", file, path, "--index", "city").stdout.splitlines()[0] == "city,prediction"
+    bare = table("y", name="bare.csv")
+    assert call("predict", file, bare).stdout.splitlines()[0] == "prediction"
+
+
+def test_labels_are_no_formulas(call, table, tmp_path):
+    labels = {"yes": "+1+1|cmd", "no": "-"}
+    path = table("ill", change=lambda frame: frame.assign(ill=frame["ill"].map(labels)))
+    file = tmp_path / "m.json"
+    assert call("fit", path, "--target", "ill", "--h", 1, "--json", file).exit_code == 0
+    answer = call("predict", file, path)
+    assert {line.split(",")[0] for line in answer.stdout.splitlines()[1:]} == {"'+1+1|cmd", "-"}
+    assert "note: an apostrophe before text" in answer.stderr
+
+
+def test_values_that_are_filled_are_told(call, table, tmp_path):
+    file, path = tmp_path / "m.json", table("y")
+    arguments = ["fit", path, "--target", "y", "--h", 2, "--impute", "mean", "--json", file]
+    assert call(*arguments).exit_code == 0
+    new = table("y", name="new.csv", change=lambda frame: frame.assign(a=frame["a"].where(frame["a"] > -1)))
+    assert "note: missing values filled as in the fit: 'a (" in call("predict", file, new).stderr
+
+
 def test_scores_by_hand():
     y = np.array([1.0, 2.0, 6.0])
     found = scores("quadratic", np.array([1.0, 2.0, 3.0]), y)

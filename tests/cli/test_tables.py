@@ -1,12 +1,15 @@
 """Reading tables, and turning columns into numbers."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from trimreg.cli.common import BadInput
+from trimreg.cli.data import load
 from trimreg.cli.tables import learn, read_table
-from trimreg.estimators.columns import Recipe
+from trimreg.estimators.columns import Recipe, as_numbers
 
 
 def written(tmp_path, text, name="t.csv"):
@@ -61,6 +64,44 @@ def test_parquet_is_read_and_its_index_left(tmp_path):
 def test_what_is_no_table_is_refused(tmp_path, text, message):
     with pytest.raises(BadInput, match=message):
         read_table(written(tmp_path, text))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no permission bits")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(BadInput, match="is a pipe"):
+        read_table(tmp_path / "pipe.csv")
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("a,y,b,y\n1,2,3,4\n")
+    with pytest.raises(BadInput, match=r"t\.csv: two columns are called 'y'"):
+        read_table(tmp_path / "t.csv")
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    write_table(
+        pyarrow.Table.from_arrays([pyarrow.array([1.0])] * 2, names=["a", "a"]), tmp_path / "t.parquet"
+    )
+    with pytest.raises(BadInput, match=r"t\.parquet: two columns are called 'a'"):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_kinds_of_parquet(tmp_path):
+    """Decimals are numbers, dates are dates, and lists are refused by name also as a target."""
+    from datetime import date
+    from decimal import Decimal
+
+    days = [date(2020, 1, day) for day in (1, 2, 3)]
+    frame = pd.DataFrame({"price": [Decimal("1.5")] * 3, "day": days, "tags": [[1], [2], [3]]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    found = read_table(tmp_path / "t.parquet")
+    assert found["price"].tolist() == [1.5] * 3
+    assert pd.api.types.is_datetime64_any_dtype(found["day"])
+    with pytest.raises(BadInput, match="'tags' holds nested values"):
+        load(tmp_path / "t.parquet", "tags")
+    with pytest.raises(BadInput, match="'tags' must hold numbers; it holds nested values"):
+        as_numbers(found["tags"])
 
 
 def test_files_that_are_not_there(tmp_path):
@@ -119,7 +160,9 @@ def test_missing_values_are_filled_as_learnt(impute, value):
     assert X["a"].tolist() == [1.0, 2.0, 9.0, value]
     assert X["c=z"].tolist() == [0.0, 0.0, 1.0, 0.0]
     new = pd.DataFrame({"a": [None, 100.0], "c": [None, "z"]})  # other means are of no matter
-    assert recipe.transform(new)[0].to_numpy().tolist() == [[value, 0.0], [100.0, 1.0]]
+    filled, notes = recipe.transform(new)
+    assert filled.to_numpy().tolist() == [[value, 0.0], [100.0, 1.0]]
+    assert notes == ["missing values filled as in the fit: 'a (1)', 'c (1)'"]
 
 
 def test_what_was_learnt_without_imputing_refuses_missing_values_later():
@@ -148,6 +191,22 @@ def test_columns_that_cannot_be_used_say_why(values, message):
     with pytest.raises(BadInput, match=message) as caught:
         learn(pd.DataFrame({"a": range(40), "bad": values}))
     assert "drop" in str(caught.value)
+
+
+def test_all_columns_that_cannot_be_used_are_told_at_once():
+    frame = pd.DataFrame(
+        {
+            "who": [f"name {k}" for k in range(40)],
+            "a": range(40),
+            "day one": pd.date_range("2020", periods=40),
+            "tags": [[k] for k in range(40)],
+        }
+    )
+    with pytest.raises(
+        BadInput, match=r"'who' holds text.*'day one' holds dates.*'tags' holds nested"
+    ) as caught:
+        learn(frame)
+    assert str(caught.value).endswith("or use --drop who --drop 'day one' --drop tags")
 
 
 def test_many_levels_that_repeat_are_a_category():

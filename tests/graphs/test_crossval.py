@@ -250,12 +250,18 @@ def test_jobs_in_other_processes():
     np.testing.assert_array_equal(jobs.precision_, plain.precision_)
 
 
+def test_cv_is_a_criterion_as_on_the_command_line():
+    X = chain(30, 4)
+    named, default = (TrimmedGraphicalLassoCV([0, 1], cv=3, criterion=one).fit(X) for one in ("cv", None))
+    np.testing.assert_array_equal(named.score_path_, default.score_path_)
+
+
 def test_progress_is_told_where_there_is_no_terminal(capsys):
     X = chain(30, 4)
     TrimmedGraphicalLassoCV([0, 1], cv=3, verbose=2).fit(X)
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["fits: 1/2", "fits: 2/2", "folds: 1/3", "folds: 2/3", "folds: 3/3"]
-    TrimmedGraphicalLassoCV([0], criterion="stars", n_subsamples=2, verbose=True).fit(X)
+    TrimmedGraphicalLassoCV([0], criterion="stars", n_subsamples=2, verbose=2).fit(X)
     assert "subsamples: 2/2" in capsys.readouterr().err
     TrimmedGraphicalLassoCV([0, 1], cv=3).fit(X)
     assert capsys.readouterr().err == ""

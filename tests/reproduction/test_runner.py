@@ -179,7 +179,7 @@ def test_progress_is_told(store, capsys):
     seen.clear()
     run([toys.toy()], "full", store, n_jobs=1, on_progress=lambda *counts: seen.append(counts), verbose=1)
     assert seen == [(ended, 6) for ended in range(7)]
-    assert capsys.readouterr().err.startswith("cells: 6/6, took ")
+    assert capsys.readouterr().err == ""  # short work, and no terminal
 
 
 def test_several_experiments_share_a_store(store):

@@ -441,12 +441,19 @@ def test_a_later_fit_counts_if_it_is_other_and_lower(make):
     assert _settled(one, again, 1e-9).swap_optimal
 
 
+def test_cv_is_a_criterion_as_on_the_command_line(make):
+    X, y = make()
+    named, default = (TrimmedLassoCV(hs=[0, 1], cv=3, criterion=one).fit(X, y) for one in ("cv", None))
+    np.testing.assert_array_equal(named.mse_path_, default.mse_path_)
+    assert named.h_ == default.h_
+
+
 def test_progress_is_told_where_there_is_no_terminal(make, capsys):
     X, y = make()
     TrimmedLassoCV(hs=[0, 1], cv=3, verbose=2).fit(X, y)
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["folds: 1/3", "folds: 2/3", "folds: 3/3", "fits: 1/2", "fits: 2/2"]
-    TrimmedLassoCV(hs=[0, 1], criterion="bic", verbose=True).fit(X, y)
+    TrimmedLassoCV(hs=[0, 1], criterion="bic", verbose=2).fit(X, y)
     assert "fits: 2/2" in capsys.readouterr().err
     TrimmedLassoCV(hs=[0, 1], cv=3).fit(X, y)
     assert capsys.readouterr().err == ""

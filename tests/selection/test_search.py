@@ -45,7 +45,7 @@ def test_the_choice_by_a_criterion_is_the_smallest():
 
 
 def test_scores_of_any_shape(capsys):
-    found = Search(verbose=1).over_parts(fit, lambda surface, test: surface > 3, PARTS, label="halves")
+    found = Search(verbose=2).over_parts(fit, lambda surface, test: surface > 3, PARTS, label="halves")
     assert [one.shape for one in found] == [(3, 2)] * 3
     assert capsys.readouterr().err.splitlines()[-1] == "halves: 3/3"
 
@@ -139,7 +139,7 @@ def test_bad_settings_are_named(settings, match):
 @pytest.mark.parametrize("n_jobs", [None, 1, 2])
 def test_results_are_in_order(n_jobs, capsys):
     tasks = [(k, 2) for k in range(9)]
-    assert parallel(pow, tasks, n_jobs=n_jobs, label="squares", verbose=1) == [k * k for k in range(9)]
+    assert parallel(pow, tasks, n_jobs=n_jobs, label="squares", verbose=2) == [k * k for k in range(9)]
     assert capsys.readouterr().err.splitlines()[-1] == "squares: 9/9"
 
 

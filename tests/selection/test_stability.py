@@ -355,7 +355,7 @@ def test_progress_is_shown_if_asked(capsys):
     X, y = make_data(n=20)
     StabilitySelection(Screening(), n_pairs=2).fit(X, y)
     assert capsys.readouterr().err == ""
-    StabilitySelection(Screening(), n_pairs=2, verbose=1).fit(X, y)
+    StabilitySelection(Screening(), n_pairs=2, verbose=2).fit(X, y)
     assert capsys.readouterr().err.splitlines() == [f"stability selection: {k}/4" for k in (1, 2, 3, 4)]
 
 

@@ -17,6 +17,7 @@ def verify_certificate(
     ],
     data: options.Table,
     target: options.Target,
+    weights: options.Weights = None,
     drop: options.Drop = None,
     categorical: options.Categorical = None,
     impute: options.Impute = None,
@@ -24,7 +25,7 @@ def verify_certificate(
     """Check the proof that trimreg fit --certify wrote, against the table of that fit.
 
     The bound of every leaf is computed again from the data, without the search. Give the options of the fit
-    that change the table: --drop, --categorical, --impute.
+    that change the table: --drop (also for the column of --index), --categorical, --impute, --weights.
 
     \b
     Examples:
@@ -43,11 +44,11 @@ def verify_certificate(
             header = read_certificate(certificate)["header"]
         except (OSError, ValueError) as error:
             raise BadInput(str(error)) from None
-        rows = load(data, target, loss=header["loss"], drop=drop or (), impute=impute)
+        rows = load(data, target, loss=header["loss"], drop=drop or (), impute=impute, weights=weights)
         _, X, notes = options.learned(rows, impute, categorical or ())
         options.tell(notes)
         with refused_as_bad_input():
-            check = verify(certificate, X.to_numpy(dtype=float), rows.y)
+            check = verify(certificate, X.to_numpy(dtype=float), rows.y, rows.weights)
         say(f"{check.message}: {check.lower:.6g} to {check.upper:.6g}, {check.bounds} bounds")
         if not check.holds:
             raise typer.Exit(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from .. import losses
 from . import tables
 from .common import BadInput, check_choice
-from .options import check_columns
+from .options import check_columns, similar
 from .tables import as_numbers, as_text, listed
 
 #: The losses of ``--loss``: those of one linear predictor. "logistic" is also for several classes.
@@ -29,9 +29,12 @@ class Data:
     y: np.ndarray  # numbers or classes; for Cox's model the columns time and event
     loss: str
     notes: list[str]  # what was done to the table
+    weights: np.ndarray | None = None
 
     def rows(self, index: np.ndarray) -> Data:
-        return Data(self.frame.iloc[index].reset_index(drop=True), self.y[index], self.loss, self.notes)
+        weights = None if self.weights is None else self.weights[index]
+        frame = self.frame.iloc[index].reset_index(drop=True)
+        return Data(frame, self.y[index], self.loss, self.notes, weights)
 
 
 def load(
@@ -42,11 +45,14 @@ def load(
     event: str | None = None,
     drop: Sequence[str] = (),
     impute: str | None = None,
+    weights: str | None = None,
+    index: str | None = None,
 ) -> Data:
     """Read a table and separate its target; :class:`BadInput` if the options do not fit it.
 
     ``loss="auto"`` is logistic if the target is text or booleans, and quadratic otherwise. ``event`` is the
-    column that is 1 if the target is the time of an event and 0 if it is censored.
+    column that is 1 if the target is the time of an event and 0 if it is censored. ``weights`` and ``index``
+    are columns of sample weights and of the names of the rows; neither is used to predict.
     """
     check_choice("--loss", loss, ["auto", *LOSSES])
     if impute is not None:
@@ -54,24 +60,34 @@ def load(
     if (loss == "cox") != (event is not None):
         needed = "--loss cox needs --event, the column that is 1 for an event and 0 for a censored time"
         raise BadInput(needed if loss == "cox" else "--event is for --loss cox; use both or neither")
-    frame, notes = columns_of(tables.read_table(path), drop, keep=(target, event))
-    targets = [target] if event is None else [target, event]
-    for name in targets:
+    given = {"--target": target, "--event": event, "--weights": weights, "--index": index}
+    given = {option: name for option, name in given.items() if name is not None}
+    frame, notes = columns_of(tables.read_table(path), drop, keep=given.values())
+    for name in given.values():
         if name not in frame:
-            raise BadInput(f"{path} has no column {name!r}; it has {listed(frame.columns, most=12)}")
-    if len(set(targets)) < len(targets):
-        raise BadInput("--target and --event must be different columns")
+            raise BadInput(f"{path} has no column {name!r}; {similar(name, frame.columns)}")
+    if len(set(given.values())) < len(given):
+        raise BadInput(f"{', '.join(given)} must be different columns")
+    if index is not None:
+        frame = frame.drop(columns=index)
+    targets = [name for name in (target, event, weights) if name is not None]
     if frame.shape[1] == len(targets):
         raise BadInput(f"{path} has no column beside {listed(targets)}; add some to predict from")
     frame, more = _without_missing(frame, targets, impute)
     loss, hints = _loss_for(frame[target], loss)
     y = target_of(frame[target], loss, None if event is None else frame[event])
-    return Data(frame.drop(columns=targets), y, loss, notes + more + hints)
+    d = None if weights is None else _weights(frame[weights])
+    return Data(frame.drop(columns=targets), y, loss, notes + more + hints, d)
 
 
-def columns_of(
-    frame: Any, drop: Sequence[str] = (), keep: Sequence[str | None] = ()
-) -> tuple[Any, list[str]]:
+def _weights(values):
+    numbers = as_numbers(values).to_numpy()
+    if (numbers < 0).any() or not numbers.any():
+        raise BadInput(f"--weights needs numbers >= 0, not all 0; see the column {values.name!r}")
+    return numbers
+
+
+def columns_of(frame: Any, drop: Sequence[str] = (), keep: Collection[str] = ()) -> tuple[Any, list[str]]:
     """The frame without the columns to drop, and notes.
 
     A first column without a name is taken for row names, as pandas writes them.
@@ -79,7 +95,7 @@ def columns_of(
     check_columns("--drop", drop, frame)
     wanted = [name for name in drop if name in keep]
     if wanted:
-        raise BadInput(f"--drop names {wanted[0]!r}, which is the target or the event; drop another column")
+        raise BadInput(f"--drop names {wanted[0]!r}, which another option uses; drop another column")
     frame = frame.drop(columns=list(drop))
     first = frame.columns[0] if frame.shape[1] else ""
     if first.startswith(_INDEX) and first not in keep:
@@ -104,7 +120,7 @@ def _without_missing(frame, targets, impute):
 def _loss_for(values, loss):
     pd = tables.pandas()
     number = tables.is_number(values) and not pd.api.types.is_bool_dtype(values)
-    distinct = values.nunique()
+    distinct = tables.distinct(values)
     if distinct < 2:
         raise BadInput(f"the target {values.name!r} has the same value in all rows; choose another column")
     if loss == "auto":

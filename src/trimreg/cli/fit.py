@@ -47,6 +47,11 @@ def fit(
     ] = "min",
     folds: Annotated[int, typer.Option(help="Folds of cross-validation.")] = 5,
     test_size: Annotated[float, typer.Option(help="Fraction of the rows to hold out for testing.")] = 0.0,
+    weights: options.Weights = None,
+    index: Annotated[
+        str | None,
+        typer.Option(help="A column of row names: not used to fit, copied to predictions.", metavar="COLUMN"),
+    ] = None,
     drop: options.Drop = None,
     categorical: options.Categorical = None,
     group_categories: options.GroupCategories = False,
@@ -106,7 +111,9 @@ def fit(
         from . import models
         from .data import load
 
-        table = load(data, target, loss=loss, event=event, drop=drop or (), impute=impute)
+        table = load(
+            data, target, loss=loss, event=event, drop=drop or (), impute=impute, weights=weights, index=index
+        )
         train, test = _split(table, test_size, seed)
         recipe, X, notes = options.learned(train, impute, categorical or ())
         n, parts = len(X), len(recipe.columns) if group_categories else X.shape[1]
@@ -114,26 +121,26 @@ def fit(
         if "auto" in (h, alpha, l2) and criterion == "cv" and folds > n:
             raise BadInput(f"--folds must be at most {n}, the number of rows; got {folds}")
         model = models.build(
-            table.loss, h, alpha, l2, criterion=None if criterion == "cv" else criterion, rule=rule,
+            table.loss, h, alpha, l2, criterion=criterion, rule=rule,
             folds=folds, seed=seed, jobs=jobs, groups=recipe.groups if group_categories else None,
             standardize=standardize, positive=positive, effort=effort,
         )  # fmt: skip
         options.tell(notes)
         with common.refused_as_bad_input():
-            model.fit(X, train.y)
+            model.fit(X, train.y, train.weights)
 
         facts = {
             "file": data.name, "rows": n, "test_rows": 0 if test is None else len(test.frame),
             "features": X.shape[1], "seed": seed, "notes": notes,
         }  # fmt: skip
-        content = content_of(model, recipe, target=target, event=event, data=facts)
+        content = content_of(model, recipe, target=target, event=event, index=index, data=facts)
         content["metrics"] = metrics = _metrics(SavedModel.of(content), model, train, test)
-        content["certificate"] |= models.checks(model, X, train.y)
+        content["certificate"] |= models.checks(model, X, train.y, train.weights)
         say(model.summary())
         say("")
         _print_choice(model)
         _print_metrics(metrics, n, facts["test_rows"])
-        proof = None if certify is None else options.certified(model, X, train.y, certify, certificate, jobs)
+        proof = None if certify is None else options.certified(model, X, train, certify, certificate, jobs)
         if json is not None:
             common.write_json(json, content)
         if report is not None:
@@ -178,7 +185,8 @@ def _split(data, test_size, seed):
 def _metrics(saved, model, train, test):
     from .models import scores
 
-    metrics = {"train": scores(saved.loss, saved.predictor(train.frame)[0], train.y, saved.classes)}
+    eta = saved.predictor(train.frame)[0]
+    metrics = {"train": scores(saved.loss, eta, train.y, saved.classes, train.weights)}
     path = getattr(model, "score_path_", None)
     if path is not None:
         chosen = path[model.best_index_]
@@ -195,7 +203,7 @@ def _metrics(saved, model, train, test):
     if test is not None:
         eta, notes = saved.predictor(test.frame)
         options.tell(notes)
-        metrics["test"] = scores(saved.loss, eta, test.y, saved.classes)
+        metrics["test"] = scores(saved.loss, eta, test.y, saved.classes, test.weights)
     return metrics
 
 
@@ -206,9 +214,9 @@ def _print_choice(model):
         grid = f"h = {hs[0]}" + (f" to {hs[-1]}" if len(hs) > 1 else "")
         grid += f" and {len(alphas)} values of alpha" if len(alphas) > 1 else ""
         grid += f" and {len(model.l2s_)} values of l2" if len(model.l2s_) > 1 else ""
-        how = model.criterion or (
-            "cross-validation" + (f", rule {model.rule}" if model.rule != "min" else "")
-        )
+        how = model.criterion
+        if how == "cv":
+            how = "cross-validation" + (f", rule {model.rule}" if model.rule != "min" else "")
         alpha = model.chosen_alpha_ if isinstance(model.chosen_alpha_, str) else f"{model.chosen_alpha_:.4g}"
         l2 = f", l2 = {model.l2_:.4g}" if len(model.l2s_) > 1 else ""
         say(f"chosen from {grid} by {how}: h = {model.h_}, alpha = {alpha}{l2}")

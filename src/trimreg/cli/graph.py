@@ -89,6 +89,8 @@ def graph(
         if report is not None:
             options.check_report()
 
+        from .tables import csv_text
+
         X, notes = _read(data, drop or (), impute)
         p = X.shape[1]
         common.check_count(h, p * (p - 1) // 2, "pairs of columns")
@@ -106,7 +108,7 @@ def graph(
         found = content["certificate"]["local_minimum"]
         say("\na local minimum: " + {True: "yes", False: "no", None: "not decided"}[found])
         if edges is not None:
-            common.write_text(edges, model.edges_.to_frame().to_csv(index=False, lineterminator="\n"))
+            common.write_text(edges, csv_text(model.edges_.to_frame()))
         if json is not None:
             common.write_json(json, content)
         if picture is not None:
@@ -157,7 +159,7 @@ def _build(h, alpha, criterion, seed, jobs, n, settings):
         hs="auto" if h == "auto" else [h],
         alphas=alpha if isinstance(alpha, str) else [alpha],
         cv=KFold(min(5, n), shuffle=True, random_state=seed),
-        criterion=None if criterion == "cv" else criterion,
+        criterion=criterion,
         n_jobs=jobs,
         verbose=1,
         random_state=seed,

@@ -25,7 +25,7 @@ def build(
     *,
     folds: int = 5,
     rule: str = "min",
-    criterion: str | None = None,
+    criterion: str = "cv",
     seed: int = 0,
     jobs: int | None = None,
     **options: Any,
@@ -66,7 +66,9 @@ def build(
     )
 
 
-def scores(loss: str, eta: np.ndarray, y: np.ndarray, classes: Any = None) -> dict[str, float]:
+def scores(
+    loss: str, eta: np.ndarray, y: np.ndarray, classes: Any = None, weights: np.ndarray | None = None
+) -> dict[str, float]:
     """How well linear predictors fit these targets, by the name of the measure.
 
     R^2 and root mean squared error; also mean absolute error for Huber's loss; the share of deviance
@@ -76,35 +78,36 @@ def scores(loss: str, eta: np.ndarray, y: np.ndarray, classes: Any = None) -> di
     if loss == "cox":
         from ..estimators.survival import concordance_index
 
-        return {"concordance": concordance_index(eta, y[:, 0], y[:, 1] > 0)}
+        return {"concordance": concordance_index(eta, y[:, 0], y[:, 1] > 0, weights)}
     from sklearn import metrics
 
     from ..estimators.io import probabilities
 
+    weighted = {"sample_weight": weights}
     if loss == "logistic":
         codes = np.searchsorted(classes, y)
         probability = probabilities(eta)
         found = {
-            "accuracy": float(np.mean(probability.argmax(axis=1) == codes)),
-            "log_loss": metrics.log_loss(codes, probability, labels=np.arange(len(classes))),
+            "accuracy": float(np.average(probability.argmax(axis=1) == codes, weights=weights)),
+            "log_loss": metrics.log_loss(codes, probability, labels=np.arange(len(classes)), **weighted),
         }
         if len(classes) == 2 and np.unique(codes).size == 2:
-            found["auc"] = metrics.roc_auc_score(codes, eta)
+            found["auc"] = metrics.roc_auc_score(codes, eta, **weighted)
         return found
     from ..losses import get_loss
 
     with np.errstate(over="ignore", invalid="ignore"):  # a log link, far from the rows that were fitted
         mean = get_loss(loss).inverse_link(eta)
         error = y - mean
-        found = {"rmse": np.sqrt(np.mean(error**2))}
+        found = {"rmse": np.sqrt(np.average(error**2, weights=weights))}
     if loss == "huber":
-        found["mae"] = np.mean(np.abs(error))
+        found["mae"] = np.average(np.abs(error), weights=weights)
     if not np.isfinite(found["rmse"]) or np.ptp(y) == 0:
         return found  # there is no variance to explain
     if loss in ("poisson", "gamma"):
-        found["d2"] = metrics.d2_tweedie_score(y, mean, power=1 if loss == "poisson" else 2)
+        found["d2"] = metrics.d2_tweedie_score(y, mean, power=1 if loss == "poisson" else 2, **weighted)
     else:
-        found["r2"] = metrics.r2_score(y, mean)
+        found["r2"] = metrics.r2_score(y, mean, **weighted)
     return found
 
 
@@ -120,10 +123,10 @@ def in_words(values: dict[str, float]) -> str:
     return ", ".join(f"{NAMES.get(name, name)} {value:.4g}" for name, value in values.items())
 
 
-def checks(model: Any, X: Any, y: np.ndarray) -> dict[str, Any]:
+def checks(model: Any, X: Any, y: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
     """The checks of the solution that are recomputed from the data, for the certificate of a model."""
     from ..reports.model import diagnostics
 
-    found = {row["check"]: row["value"] for row in diagnostics(model, X, y)}
+    found = {row["check"]: row["value"] for row in diagnostics(model, X, y, weights)}
     found.pop("solver")
     return {"stationarity": found.pop("stationarity"), "checks": found}

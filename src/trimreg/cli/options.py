@@ -25,6 +25,10 @@ Loss = Annotated[
 Event = Annotated[
     str | None, typer.Option(help="For --loss cox: the column that is 1 for an event, 0 if censored.")
 ]
+Weights = Annotated[
+    str | None,
+    typer.Option(help="A column of sample weights; a weight of 2 counts as two rows.", metavar="COLUMN"),
+]
 Drop = Annotated[
     list[str] | None, typer.Option(help="A column to leave out; may be repeated.", metavar="COLUMN")
 ]
@@ -71,10 +75,10 @@ def check_certify(seconds: float | None, file: Path | None) -> None:
         raise BadInput("--certificate needs --certify SECONDS")
 
 
-def certified(model: Any, X: Any, y: Any, seconds: float, file: Path | None, jobs: int = 1) -> Any:
+def certified(model: Any, X: Any, data: Any, seconds: float, file: Path | None, jobs: int = 1) -> Any:
     """The certificate of a fit, or None where there is no bound; prints one line and writes the file."""
     try:
-        found = model.certify(X, y, time_limit=seconds, n_jobs=jobs, verbose=1)
+        found = model.certify(X, data.y, data.weights, time_limit=seconds, n_jobs=jobs, verbose=1)
     except ValueError as error:
         note(f"--certify: {error}")
         return None
@@ -91,9 +95,19 @@ def check_columns(option: str, names: Iterable[str], frame: Any) -> None:
 
     unknown = [name for name in names if name not in frame]
     if unknown:
-        raise BadInput(
-            f"{option} names no column: {listed(unknown)}; there are {listed(frame.columns, most=12)}"
-        )
+        raise BadInput(f"{option} names no column: {listed(unknown)}; {similar(unknown[0], frame.columns)}")
+
+
+def similar(name: str, columns: Iterable[str]) -> str:
+    """The columns whose names are nearly this one, as a question; if there are none, some of all."""
+    from difflib import get_close_matches
+
+    from .tables import listed
+
+    columns = list(columns)
+    found = get_close_matches(name.lower(), [one.lower() for one in columns], n=3)
+    near = [one for one in columns if one.lower() in found]
+    return f"did you mean {listed(near)}?" if near else f"there are {listed(columns, most=12)}"
 
 
 def learned(data: Any, impute: str | None, categorical: Iterable[str]) -> tuple[Any, Any, list[str]]:
@@ -148,13 +162,15 @@ def model_report(
 
         groups = getattr(model, "groups", None)
         path, _ = fit_path(
-            X, data.y, data.loss, hs="auto", alphas="exact", groups=groups, standardize=model.standardize
-        )
+            X, data.y, data.loss, hs="auto", alphas="exact", groups=groups, standardize=model.standardize,
+            sample_weight=data.weights,
+        )  # fmt: skip
     name = "model.json" if file is None else Path(file).name
     write_model_report(
-        model, page, X=X, y=data.y, target=content["target"], data=content["data"]["file"], path=path,
-        scores=scores, notes=content["data"]["notes"], load=_LOAD.format(file=name),
-        saved=(name, json_text(content)), command=command_line(), certificate=certificate,
+        model, page, X=X, y=data.y, sample_weight=data.weights, target=content["target"],
+        data=content["data"]["file"], path=path, scores=scores, notes=content["data"]["notes"],
+        load=_LOAD.format(file=name), saved=(name, json_text(content)), command=command_line(),
+        certificate=certificate,
     )  # fmt: skip
     say(f"wrote {page}")
 

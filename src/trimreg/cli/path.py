@@ -27,6 +27,7 @@ def path(
     ] = "exact",
     loss: options.Loss = "auto",
     event: options.Event = None,
+    weights: options.Weights = None,
     drop: options.Drop = None,
     categorical: options.Categorical = None,
     group_categories: options.GroupCategories = False,
@@ -60,7 +61,7 @@ def path(
         common.check_outputs(out=out, picture=picture)
         from .data import load
 
-        table = load(data, target, loss=loss, event=event, drop=drop or (), impute=impute)
+        table = load(data, target, loss=loss, event=event, drop=drop or (), impute=impute, weights=weights)
         recipe, X, notes = options.learned(table, impute, categorical or ())
         groups = recipe.groups if group_categories else None
         parts = len(recipe.columns) if group_categories else X.shape[1]
@@ -69,7 +70,7 @@ def path(
         options.tell(notes)
         fits, classes = fit_path(
             X, table.y, table.loss, hs="auto" if max_h is None else list(range(max_h + 1)), alphas=[alpha],
-            groups=groups, standardize=standardize,
+            groups=groups, standardize=standardize, sample_weight=table.weights,
         )  # fmt: skip
         _print(fits, recipe.features)
         if out is not None:
@@ -124,7 +125,7 @@ def _cut(name, width=24):
 
 
 def _csv(fits, features, classes):
-    from .tables import pandas
+    from .tables import csv_text, pandas
 
     rows = []
     for i, h in enumerate(fits.hs.tolist()):
@@ -138,7 +139,7 @@ def _csv(fits, features, classes):
                 [*facts.values(), *([] if label is None else [label]), float(intercept), *coef.tolist()]
             )
     heads = [*facts, *([] if classes is None else ["class"]), "intercept", *features]
-    return pandas().DataFrame(rows, columns=heads).to_csv(index=False, lineterminator="\n")
+    return csv_text(pandas().DataFrame(rows, columns=heads))
 
 
 def _draw(fits, X, target, picture):

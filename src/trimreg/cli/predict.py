@@ -18,11 +18,18 @@ def predict(
         Path | None,
         typer.Option(help="A CSV file for the predictions; by default they are printed.", metavar="FILE"),
     ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(
+            help="A column to copy to the predictions; by default that of the fit.", metavar="COLUMN"
+        ),
+    ] = None,
 ) -> None:
     """Predict the rows of a table with a model written by trimreg fit --json.
 
     The table needs only the columns that are in the model. If it also has the target, scores are printed on
-    standard error. Classes come with their probabilities.
+    standard error. Classes come with their probabilities, and rows with their names if the fit had --index.
+    Text that a spreadsheet would take for a formula (it starts with = + - or @) gets an apostrophe.
 
     \b
     Examples:
@@ -41,7 +48,13 @@ def predict(
         eta, notes = saved.predictor(frame)
         options.tell(notes)
         _print_scores(saved, frame, eta)
-        text = tables.pandas().DataFrame(saved.table(eta)).to_csv(index=False, lineterminator="\n")
+        columns = saved.table(eta)
+        if index is not None:
+            options.check_columns("--index", [index], frame)
+        index = saved.content.get("index") if index is None else index
+        if index in frame:
+            columns = {index: frame[index]} | columns
+        text = tables.csv_text(tables.pandas().DataFrame(columns))
         if out is None:
             say(text.rstrip("\n"))
         else:

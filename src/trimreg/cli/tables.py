@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from .._files import BadInput
 from ..estimators.columns import Column, Recipe, as_numbers, as_text, listed, missing_values
-from .common import one_line
+from .common import note, one_line
 
 IMPUTE = ("mean", "median", "drop")
 MOST_LEVELS = 100  # of a category; text with more levels is a name or a date
@@ -32,11 +34,10 @@ def read_table(path: str | os.PathLike) -> Any:
         raise BadInput(f"there is no file {str(path)!r}; check the name")
     if path.is_dir():
         raise BadInput(f"{str(path)!r} is a folder; name a CSV or Parquet file in it")
+    if not path.is_file():  # it would be read twice, and block
+        raise BadInput(f"{str(path)!r} is a pipe or a device; save the table to a file")
     frame = _read_parquet(path) if path.suffix.lower() in _PARQUET else _read_csv(path)
     frame.columns = [str(name) for name in frame.columns]
-    if len(set(frame.columns)) != len(frame.columns):
-        twice = next(name for name in frame.columns if list(frame.columns).count(name) > 1)
-        raise BadInput(f"{path}: two columns are called {twice!r}; rename one of them")
     if frame.shape[0] == 0:
         raise BadInput(f"{path} has column names and no rows; add data")
     return frame.reset_index(drop=True)
@@ -54,17 +55,39 @@ def pandas() -> Any:
 def _read_parquet(path):
     pd = pandas()
     try:
-        return pd.read_parquet(path)
+        import pyarrow
+        from pyarrow.parquet import read_schema
     except ImportError:
         raise BadInput("Parquet needs pyarrow: pip install 'trimreg[experiments]', or give a CSV") from None
-    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
+    try:
+        schema = read_schema(path)
+        _refuse_equal(path, schema.names)
+        frame = pd.read_parquet(path)
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        if isinstance(error, BadInput):
+            raise
         raise BadInput(f"{path} cannot be read as Parquet ({_short(error)}); give a table") from None
+    for field in schema:  # pandas would make columns of Python objects of these
+        if field.name in frame and pyarrow.types.is_decimal(field.type):
+            frame[field.name] = frame[field.name].astype(float)
+        elif field.name in frame and pyarrow.types.is_date(field.type):
+            frame[field.name] = pd.to_datetime(frame[field.name])
+    return frame
+
+
+def _refuse_equal(path, names):
+    """:class:`BadInput` if two columns have one name; pandas would give one of them another name."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise BadInput(f"{path}: two columns are called {str(twice[0])!r}; rename one of them")
 
 
 def _read_csv(path):
     pd = pandas()
     try:
         separator = _separator(path)
+        names = _parse_csv(path, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
+        _refuse_equal(path, names)
         frame = _parse_csv(path, sep=separator)
         if separator != "," and any(_has_decimal_commas(frame[name]) for name in frame):
             frame = _parse_csv(path, sep=separator, decimal=",")
@@ -74,6 +97,8 @@ def _read_csv(path):
         raise BadInput(f"{path} is not text in UTF-8; save it as CSV in UTF-8, or as Parquet") from None
     except pd.errors.ParserWarning:
         raise BadInput(f"{path} has rows with more entries than the first line has names; fix it") from None
+    except BadInput:
+        raise
     except (OSError, ValueError, EOFError) as error:  # ParserError is a ValueError
         raise BadInput(f"{path} cannot be read as CSV ({_short(error)}); give a table") from None
     if all(_is_number(name) for name in frame.columns):
@@ -119,6 +144,29 @@ def _short(error):
     return text if len(text) <= 160 else text[:157] + "..."
 
 
+# -- writing --------------------------------------------------------------------------------------------
+
+
+def csv_text(frame: Any) -> str:
+    """The frame as CSV. Text that a spreadsheet would run as a formula gets an apostrophe, and a note."""
+    changed: dict[str, None] = {}
+
+    def safe(value):
+        formula = isinstance(value, str) and len(value) > 1 and value[0] in "=+-@" and not _is_number(value)
+        if formula:
+            changed[value] = None
+        return f"'{value}" if formula else value
+
+    frame = frame.copy()
+    for place, kind in enumerate(frame.dtypes):
+        if not pandas().api.types.is_numeric_dtype(kind):
+            frame.isetitem(place, frame.iloc[:, place].map(safe))
+    frame.columns = [safe(name) for name in frame.columns]
+    if changed:
+        note(f"an apostrophe before text that a spreadsheet would take for a formula: {listed(changed)}")
+    return frame.to_csv(index=False, lineterminator="\n")
+
+
 # -- from columns to numbers ----------------------------------------------------------------------------
 
 
@@ -146,23 +194,26 @@ def learn(
     """
     if impute not in ("mean", "median"):
         refuse_missing(frame)
-    constant = [name for name in frame if frame[name].nunique(dropna=True) <= 1]
-    notes = []
+    constant, columns, notes, refused = [], [], [], {}
+    for name, values in frame.items():
+        try:
+            if distinct(values) <= 1:
+                constant.append(name)
+            elif is_number(values) and name not in categorical:
+                columns.append(_learn_number(values, impute))
+            else:
+                columns.append(_learn_category(values, impute))
+                kind = "a category" if name in categorical else "text"
+                shown = listed(columns[-1].features, most=3)
+                notes.append(f"{name!r} is {kind}: one-hot as {shown}, against {columns[-1].base!r}")
+        except BadInput as error:
+            refused[name] = str(error).removesuffix("; correct them")
+    _refuse(refused)
     if constant:
-        notes.append(f"constant column{'s' * (len(constant) > 1)} left out: {listed(constant)}")
-    columns = []
-    for name in frame:
-        if name in constant:
-            continue
-        if is_number(frame[name]) and name not in categorical:
-            columns.append(_learn_number(frame[name], impute))
-        else:
-            columns.append(_learn_category(frame[name], impute))
-            kind = "a category" if name in categorical else "text"
-            shown = listed(columns[-1].features, most=3)
-            notes.append(f"{name!r} is {kind}: one-hot as {shown}, against {columns[-1].base!r}")
-    filled = {name: int(frame[name].isna().sum()) for name in frame if frame[name].isna().any()}
-    if filled:
+        notes.insert(0, f"constant column{'s' * (len(constant) > 1)} left out: {listed(constant)}")
+    counts = frame.isna().sum()
+    filled = counts[counts > 0]
+    if len(filled):
         shown = listed([f"{name} ({count})" for name, count in filled.items()])
         notes.append(f"missing values filled by the {impute} (text: the most common value): {shown}")
     if not columns:
@@ -172,6 +223,24 @@ def learn(
         twice = next(name for name in recipe.features if recipe.features.count(name) > 1)
         raise BadInput(f"the one-hot columns clash with the column {twice!r}; rename it")
     return recipe, notes
+
+
+def distinct(values: Any) -> int:
+    """The number of different values in a column; :class:`BadInput` if it holds lists or the like."""
+    try:
+        return int(values.nunique(dropna=True))
+    except TypeError:  # not hashable
+        kind = type(values.dropna().iloc[0]).__name__
+        raise BadInput(f"column {values.name!r} holds nested values ({kind})") from None
+
+
+def _refuse(reasons, most=6):
+    """:class:`BadInput` that says of all columns why they cannot be used."""
+    if not reasons:
+        return
+    more = f"; {len(reasons) - most} more columns" if len(reasons) > most else ""
+    drop = " ".join(f"--drop {shlex.quote(name)}" for name in reasons)
+    raise BadInput(f"{'; '.join(list(reasons.values())[:most])}{more}; correct them, or use {drop}")
 
 
 def _learn_number(values, impute):
@@ -184,19 +253,18 @@ def _learn_category(values, impute):
     pd = pandas()
     name, there = values.name, values.dropna()
     if pd.api.types.is_datetime64_any_dtype(values):
-        raise BadInput(f"column {name!r} holds dates; turn them into numbers, or use --drop {name}")
+        raise BadInput(f"column {name!r} holds dates, not numbers")
     text = as_text(there)
     parsed = pd.to_numeric(text, errors="coerce")
     if parsed.notna().mean() > 0.5 and parsed.isna().any():
         raise BadInput(
             f"column {name!r} holds numbers except for {int(parsed.isna().sum())} values, such as "
-            f"{text[parsed.isna()].iloc[0]!r}; correct them, or use --drop {name}"
+            f"{text[parsed.isna()].iloc[0]!r}"
         )
     counts = text.value_counts()
     if len(counts) > min(MOST_LEVELS, max(10, len(there) // 2)):
         raise BadInput(
-            f"column {name!r} holds text with {len(counts)} different values, too many for a category; "
-            f"use --drop {name}"
+            f"column {name!r} holds text with {len(counts)} different values, too many for a category"
         )
     levels = sorted(counts.index)
     base = min(levels, key=lambda level: (-counts[level], level))

@@ -60,6 +60,7 @@ class Recipe:
         import pandas as pd
 
         needed = [c for c in self.columns if only is None or any(f in only for f in c.features)]
+        names = {column.name for column in needed}
         absent = [column.name for column in needed if column.name not in frame]
         if absent:
             raise BadInput(f"the table has no column {listed(absent)}, which the model needs; add it")
@@ -69,10 +70,14 @@ class Recipe:
         blocks, notes = [], []
         for column in self.columns:
             block = np.zeros((len(frame), len(column.features)))
-            if column in needed:
+            if column.name in names:
                 block, more = column.numbers(frame[column.name])
                 notes += more
             blocks.append(block)
+        filled = frame[[column.name for column in needed]].isna().sum()
+        if filled.any():
+            shown = listed((f"{name} ({count})" for name, count in filled[filled > 0].items()), most=6)
+            notes.append(f"missing values filled as in the fit: {shown}")
         return pd.DataFrame(np.hstack(blocks), columns=self.features), notes
 
     def to_list(self) -> list[dict]:
@@ -87,18 +92,19 @@ def as_numbers(values: Any) -> Any:
     """A column as floats; :class:`BadInput` if it holds text or infinities."""
     import pandas as pd
 
-    numbers = pd.to_numeric(values, errors="coerce").astype(float)
+    try:
+        numbers = pd.to_numeric(values, errors="coerce").astype(float)
+    except TypeError:
+        raise BadInput(f"column {values.name!r} must hold numbers; it holds nested values") from None
     text = numbers.isna() & ~values.isna()
     if text.any():
         raise BadInput(
             f"column {values.name!r} must hold numbers; {int(text.sum())} values are not, such as "
-            f"{str(values[text].iloc[0])!r}; correct them or drop the column"
+            f"{str(values[text].iloc[0])!r}; correct them"
         )
     infinite = int(np.isinf(numbers).sum())
     if infinite:
-        raise BadInput(
-            f"column {values.name!r} has {infinite} infinite values; correct them or drop the column"
-        )
+        raise BadInput(f"column {values.name!r} has {infinite} infinite values; correct them")
     return numbers
 
 

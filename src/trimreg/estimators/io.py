@@ -1,9 +1,9 @@
 """Fitted models in JSON files that any version of the library, or any other program, can read.
 
-The entries of a file: ``estimator``, ``loss``, ``target``, ``event``, ``classes``, ``h``, ``l2``, ``alpha``
-(the number) and ``alpha_setting`` (as asked for), ``intercept``, ``coefficients`` (by feature, in the units
-of the data; with several outputs by output and feature), ``support``, ``features``, ``columns`` (how columns
-of a table become features), ``metrics``, ``certificate``, ``data``.
+The entries of a file: ``estimator``, ``loss``, ``target``, ``event``, ``index``, ``classes``, ``h``, ``l2``,
+``alpha`` (the number) and ``alpha_setting`` (as asked for), ``intercept``, ``coefficients`` (by feature, in
+the units of the data; with several outputs by output and feature), ``support``, ``features``, ``columns``
+(how columns of a table become features), ``metrics``, ``certificate``, ``data``.
 """
 
 from __future__ import annotations

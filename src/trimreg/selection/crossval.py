@@ -24,7 +24,7 @@ from .criteria import criterion_value, effective_df
 from .folds import ALL_COLUMNS, LinearFolds, TotalGram, predictors
 from .grid import check_l2s
 from .path import count_samples, features_in, grid_for, l2s_for, n_parts, ridged, ridges_for, solve_paths
-from .search import Search, times_tested
+from .search import Search, is_cv, times_tested
 
 
 class SurfaceCV(LinearEstimator):
@@ -72,17 +72,17 @@ class SurfaceCV(LinearEstimator):
         data = check_data(X, target, weights, settings)
         task, X, d = set_up(data, settings), data.X, data.d
         n, folds = count_samples(sample_weight, d), []
-        if self.criterion is None:
+        if search.criterion is None:
             rows = np.zeros((d.size, 1)) if is_virtual(X) else X  # splitters only use the number of rows
             folds = search.folds(rows, y, groups=cv_groups, weights=d, classifier=is_classifier(self))
             times = (np.bincount(train, minlength=d.size) for train, _ in folds)
             n = min(count_samples(sample_weight, d, each) for each in times)
-        self.l2s_ = l2s_for(task, self.l2s, by_folds=self.criterion is None)
+        self.l2s_ = l2s_for(task, self.l2s, by_folds=search.criterion is None)
         self.hs_, self.alphas_ = grid = grid_for(task, self.hs, self.alphas, n, shrunk=self.l2s_[-1] > 0)
-        ridges = ridges_for(task, self.l2s_, self.alphas_, by_folds=self.criterion is None)
+        ridges = ridges_for(task, self.l2s_, self.alphas_, by_folds=search.criterion is None)
         for name in ("score_path_", "l2_score_path_", "criterion_path_", "l2_criterion_path_"):
             self.__dict__.pop(name, None)  # of an earlier fit
-        if self.criterion is None:
+        if search.criterion is None:
             scores = None if scorer is None else partial(self._scores, scorer, X, np.asarray(y))
             total = self._total_gram(X, task)
             parts = LinearFolds(data, settings, *grid, self.effort, total, scores, ridges)
@@ -269,8 +269,8 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
         (``"exact"``, or the largest alpha), unless another cell is better by more than the standard error of
         the paired differences over the folds; with ``alphas="exact"`` it is the same as ``"min"``. See
         :func:`~trimreg.selection.choose`.
-    criterion : {None, "aic", "bic", "ebic", "gic"}, default=None
-        Choose by an information criterion on all samples, without folds.
+    criterion : {None, "cv", "aic", "bic", "ebic", "gic"}, default=None
+        None and ``"cv"`` choose by folds, the others by an information criterion on all samples.
     scoring : str or callable, default=None
         A scikit-learn scorer, greater is better. None is minus the mean loss of the test samples (minus the
         mean squared error for least squares).
@@ -353,7 +353,7 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
 
     @property
     def mse_path_(self) -> np.ndarray:
-        if self.criterion is not None or self.scoring is not None:
+        if not is_cv(self.criterion) or self.scoring is not None:
             raise AttributeError("mse_path_ exists only without criterion and without scoring")
         return -self.score_path_
 

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 
 from ..estimators import validation as check
 
+_SECONDS_BETWEEN_LINES = 10.0
+
 
 @contextmanager
-def progress(
-    total: int, label: str, verbose: int = 1, every_seconds: float | None = None
-) -> Iterator[Callable[..., None]]:
+def progress(total: int, label: str, verbose: int = 1) -> Iterator[Callable[..., None]]:
     """Give a function ``advance(count=1)`` to call after each of ``total`` pieces of work.
 
-    ``verbose=0`` shows nothing. 1 shows, on standard error, a bar on a terminal, and elsewhere one line per
-    tenth of the work. 2 or more shows one line per piece where there is no terminal. For long work without a
-    terminal, ``verbose=1`` with ``every_seconds`` prints lines at that interval with the estimated time left.
+    ``verbose=0`` shows nothing. 1 shows, on standard error, a bar on a terminal, and elsewhere a line with
+    the estimated time left every ten seconds, so that short work leaves nothing in a log. 2 or more shows one
+    line per piece where there is no terminal.
     """
     verbose = int(verbose) if isinstance(verbose, bool) else check.check_number("verbose", verbose, 0)
     if not verbose or not total:
@@ -29,10 +29,7 @@ def progress(
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        if every_seconds is not None and verbose == 1:
-            yield _timed_lines(total, label, every_seconds)
-        else:
-            yield _lines(total, label, every=1 if verbose > 1 else max(1, -(-total // 10)))
+        yield _timed_lines(total, label) if verbose == 1 else _lines(total, label)
         return
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -46,21 +43,20 @@ def progress(
         yield lambda count=1: bar.advance(task, count)
 
 
-def _lines(total, label, every):
-    """An ``advance`` that prints a line after every ``every`` pieces, and at the end."""
+def _lines(total, label):
+    """An ``advance`` that prints a line after every piece."""
     done = 0
 
     def advance(count=1):
         nonlocal done
-        before, done = done, done + count
-        if done // every > before // every or before < total <= done:
-            _print(f"{label}: {done}/{total}")
+        done += count
+        _print(f"{label}: {done}/{total}")
 
     return advance
 
 
-def _timed_lines(total, label, every_seconds, clock=time.monotonic):
-    """An ``advance`` that prints a line at most every ``every_seconds``, and at the end."""
+def _timed_lines(total, label, every_seconds=_SECONDS_BETWEEN_LINES, clock=time.monotonic):
+    """An ``advance`` that prints a line at most every ``every_seconds``, and at the end of longer work."""
     start = last = clock()
     done = 0
 
@@ -69,7 +65,8 @@ def _timed_lines(total, label, every_seconds, clock=time.monotonic):
         before, done = done, done + count
         now = clock()
         if before < total <= done:
-            _print(f"{label}: {done}/{total}, took {duration(now - start)}")
+            if last > start or now - start >= every_seconds:
+                _print(f"{label}: {done}/{total}, took {duration(now - start)}")
         elif done < total and now - last >= every_seconds:
             last, left = now, (now - start) * (total - done) / done
             _print(f"{label}: {done}/{total}, about {duration(left)} left")

@@ -33,7 +33,8 @@ from .progress import progress
 class Search:
     """How to choose a cell of the grid. The settings are checked on construction.
 
-    ``criteria`` lists the values of ``criterion`` besides None, which stands for cross-validation.
+    ``criteria`` lists the values of ``criterion`` besides None, which stands for cross-validation; so does
+    ``"cv"`` as the parameter of an estimator.
     """
 
     cv: Any = None
@@ -45,7 +46,7 @@ class Search:
 
     def __post_init__(self) -> None:
         check.check_choice("rule", self.rule, RULES)
-        check.check_choice("criterion", self.criterion, (None, *self.criteria))
+        check.check_choice("criterion", self.criterion, (None, "cv", *self.criteria))
         if self.criterion is not None and self.rule == "1se":
             raise ValueError("rule='1se' needs folds; with a criterion use rule='min'")
         if not isinstance(self.verbose, bool):
@@ -57,8 +58,9 @@ class Search:
     @classmethod
     def of(cls, estimator: Any, criteria: Iterable[str] = CRITERIA) -> Search:
         """The search that an estimator's parameters ask for."""
-        names = ("cv", "rule", "criterion", "n_jobs", "verbose")
-        return cls(**{name: getattr(estimator, name) for name in names}, criteria=tuple(criteria))
+        given = {name: getattr(estimator, name) for name in ("cv", "rule", "n_jobs", "verbose")}
+        criterion = None if is_cv(estimator.criterion) else estimator.criterion
+        return cls(**given, criterion=criterion, criteria=tuple(criteria))
 
     def folds(
         self,
@@ -118,6 +120,11 @@ class Search:
     def by_criterion(self, values: np.ndarray, hs, alphas) -> tuple[np.ndarray, tuple[int, ...]]:
         """The values, and the indices of the cell with the smallest one."""
         return values, choose(-values[..., None], hs, alphas)
+
+
+def is_cv(criterion: Any) -> bool:
+    """Whether this value of the parameter ``criterion`` stands for cross-validation."""
+    return criterion is None or (isinstance(criterion, str) and criterion == "cv")
 
 
 def times_tested(folds: Iterable[tuple[np.ndarray, np.ndarray]]) -> float:

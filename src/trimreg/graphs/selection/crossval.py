@@ -83,9 +83,9 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         The best mean score; or the smallest h (then the largest alpha) within one standard error of it; or
         the best cell with the smallest h or the largest alpha, unless another one is better by more than the
         standard error of the paired differences over the folds. See :func:`~trimreg.selection.choose`.
-    criterion : {None, "aic", "bic", "ebic", "gic", "stars"}, default=None
-        None is cross-validation, which aims at prediction and keeps too many edges; ``"ebic"`` aims at the
-        graph.
+    criterion : {None, "cv", "aic", "bic", "ebic", "gic", "stars"}, default=None
+        None and ``"cv"`` are cross-validation, which aims at prediction and keeps too many edges;
+        ``"ebic"`` aims at the graph.
     gamma : float, default=0.5
         Parameter of EBIC.
     stars_threshold : float, default=0.05
@@ -199,7 +199,7 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         self
         """
         search = self._search()
-        if self.criterion is None or self.criterion == "stars":
+        if search.criterion is None or search.criterion == "stars":
             X = check.check_near(X, "a choice by folds or subsamples", "choose by criterion='ebic'")
         with check.all_or_nothing(self):
             self._search_and_fit(search, X, to_host(y))
@@ -226,7 +226,7 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         settings = replace(settings, default_h=False)
         task = self._task(settings, data)
         rows: list[tuple[Any, Any]] = []  # training and test samples of folds or subsamples
-        if self.criterion is None:
+        if search.criterion is None:
             rows = search.folds(X, y)
         elif self.criterion == "stars":
             rng = check.check_random_state(self.random_state)
@@ -243,7 +243,7 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         for name in _PATHS:
             self.__dict__.pop(name, None)  # of an earlier fit
         fit = partial(_fit_part, *grid)
-        if self.criterion is None:
+        if search.criterion is None:
             repeats = times_tested(rows)
             self.score_path_, best = search.by_folds(fit, _likelihoods, parts, *grid, repeats=repeats)
         elif self.criterion == "stars":
