@@ -100,7 +100,7 @@ def test_kinds_of_parquet(tmp_path):
     assert pd.api.types.is_datetime64_any_dtype(found["day"])
     with pytest.raises(BadInput, match="'tags' holds nested values"):
         load(tmp_path / "t.parquet", "tags")
-    with pytest.raises(BadInput, match="'tags' must hold numbers; it holds nested values"):
+    with pytest.raises(BadInput, match="'tags' must hold numbers; 3 values are not"):
         as_numbers(found["tags"])
 
 

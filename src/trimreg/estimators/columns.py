@@ -92,10 +92,7 @@ def as_numbers(values: Any) -> Any:
     """A column as floats; :class:`BadInput` if it holds text or infinities."""
     import pandas as pd
 
-    try:
-        numbers = pd.to_numeric(values, errors="coerce").astype(float)
-    except TypeError:
-        raise BadInput(f"column {values.name!r} must hold numbers; it holds nested values") from None
+    numbers = pd.to_numeric(values, errors="coerce").astype(float)
     text = numbers.isna() & ~values.isna()
     if text.any():
         raise BadInput(
