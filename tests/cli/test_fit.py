@@ -367,7 +367,7 @@ def test_weights_count_as_repeated_rows(call, table, tmp_path):
 
 
 def test_an_interrupt_writes_nothing(call, table, tmp_path, monkeypatch):
-    def interrupt(self, X, y):
+    def interrupt(self, *_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(TrimmedLasso, "fit", interrupt)
