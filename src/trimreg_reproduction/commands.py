@@ -198,24 +198,20 @@ def _judged(experiment, frame):
 
 
 def _write(found, store, size, out):
-    import io
-
     from trimreg._files import write_atomically
-    from trimreg.cli.common import one_line, say
+    from trimreg.cli.common import one_line, picture_bytes, say
 
     files = []
     for experiment, frame, _, _ in found:
         if frame.empty:
             continue
         try:
-            figure = experiment.figure(frame.copy())
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format="svg", metadata={"Date": None})
+            picture = picture_bytes(experiment.figure(frame.copy()), "svg")
         except Exception as error:  # an interrupted run may have too few rows to draw
             reason = f"{type(error).__name__}: {one_line(error)}"
             say(f"warning: no figure of {experiment.name} ({reason})", err=True)
             continue
-        files.append(write_atomically(out / f"{experiment.name}.svg", buffer.getvalue()))
+        files.append(write_atomically(out / f"{experiment.name}.svg", picture))
     there = [experiment.name for experiment, frame, _, _ in found if not frame.empty]
     return files + store.export(out, there, size)
 

@@ -11,7 +11,7 @@ from trimreg.reports import chart_json, svg_image, table, write_page
 
 from . import registry
 from .spec import SIZES, BadInput, Experiment, Verdict
-from .store import ORIGIN, Counts
+from .store import ORIGIN, Counts, StoreError
 
 TITLE = "M-estimation with the trimmed l1 penalty: the paper, reproduced"
 _BADGES = {"reproduced": "reproduced", "partly": "partly reproduced", "not": "not reproduced"}
@@ -135,6 +135,8 @@ def _counts(store, name, size) -> Counts | None:
         return None
     try:
         return store.counts(name, size)
+    except StoreError:
+        raise  # a damaged file is not an experiment that was not run
     except BadInput:
         return None
 

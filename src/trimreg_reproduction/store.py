@@ -15,6 +15,7 @@ import io
 import json
 import math
 import sqlite3
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -252,7 +253,7 @@ class Store:
         try:
             return self._connection.execute(statement, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise StoreError(f"cannot read {self.path} ({error})") from None
+            raise StoreError(f"cannot read {self.path} ({error}); restore a copy, or move it away") from None
 
 
 # -- opening --------------------------------------------------------------------------------------------
@@ -298,9 +299,9 @@ def _connect(path, read_only):
         return connection
     try:
         connection.execute("SELECT * FROM sqlite_master").fetchall()
-    except sqlite3.OperationalError:
+    except sqlite3.DatabaseError as error:
         connection.close()
-        if Path(f"{path}-wal").exists():
+        if not isinstance(error, sqlite3.OperationalError) or Path(f"{path}-wal").exists():
             raise
         # Reading in WAL mode needs a file next to the store. In a folder that cannot be written to, no other
         # process writes either, so the file may be read as it is.
@@ -315,8 +316,10 @@ def _check_or_make(connection, path, read_only):
     ).fetchone()
     if application != _APPLICATION and (application or tables or read_only):
         raise StoreError(_NOT_A_STORE.format(path))
-    if not read_only:
-        connection.execute("PRAGMA journal_mode = WAL")
+    if read_only:
+        _check_whole(connection, path)
+    else:
+        _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
     if application != _APPLICATION:
         _make(connection)
@@ -327,6 +330,28 @@ def _check_or_make(connection, path, read_only):
             f"{path} was written by {age} trimreg (schema {version}, this one reads {SCHEMA_VERSION});"
             " choose another file, or use that version"
         )
+
+
+def _use_wal(connection):
+    """Switch the file to WAL mode. While others do the same, SQLite reports a lock and does not wait."""
+    for left in reversed(range(600)):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or not left:
+                raise
+            time.sleep(0.1)
+
+
+def _check_whole(connection, path):
+    """:class:`StoreError` if pages of the file are damaged: their cells would seem not to have been run."""
+    try:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        found = str(error)
+    if found != "ok":
+        raise StoreError(f"{path} is damaged ({found}); restore a copy, or run trimreg reproduce elsewhere")
 
 
 def _make(connection):

@@ -16,6 +16,7 @@ from trimreg.cli.common import (
     displayable,
     parse_alpha,
     parse_h,
+    picture_bytes,
     write_json,
 )
 from trimreg.estimators.columns import listed
@@ -89,6 +90,20 @@ def test_a_full_disk_is_one_line(call, table, tmp_path, monkeypatch):
     assert answer.stderr.splitlines()[-1].startswith("error: a file cannot be read or written: No space left")
     assert str(out) in answer.stderr
     assert not out.exists()
+
+
+@pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
+def test_equal_figures_are_equal_files(kind):
+    from matplotlib.figure import Figure
+
+    def drawn():
+        figure = Figure()
+        ax = figure.subplots()
+        ax.fill_between([0, 1], [0, 1], [1, 2], hatch="/")
+        ax.set_xlim(0.2, 0.8)  # a clip path, whose name would be random
+        return picture_bytes(figure, kind)
+
+    assert drawn() == drawn()
 
 
 def test_names_beyond_the_letters_of_the_terminal_do_not_end_a_command(table, tmp_path):

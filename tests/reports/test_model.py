@@ -150,6 +150,7 @@ def test_the_page_of_a_graph_has_edges_and_its_certificate(X, tmp_path):
     for text in ("<h2>Edges</h2>", "partial correlation", "duality gap", "read_parquet", ".fit(table)"):
         assert text in page
     assert "<img src=x" not in page
+    assert '<img src="data:image/svg+xml;base64,' in page
     assert values(diagnostics(model))["local minimum"] == "yes"
 
 
@@ -231,7 +232,25 @@ def test_of_many_features_the_largest_are_drawn(y):
     assert len(chart["data"]) == 12
     assert "(12 of 20)" in chart["title"]
     tops = [max(map(abs, trace["y"])) for trace in chart["data"]]
-    assert tops == sorted(tops, reverse=True)
+    assert tops[1:] == sorted(tops[1:], reverse=True)  # after the feature of the model
+
+
+def test_all_features_of_the_model_are_drawn_and_its_h_is_marked(y):
+    X = np.random.default_rng(3).standard_normal((80, 40))
+    path = trimreg.trimmed_path(X, y, hs=[0, 15, 30], alphas="exact")
+    model = trimreg.TrimmedLasso(h=15).fit(X, y)
+    (chart,) = path_charts(model, path)
+    assert {f"x{k}" for k in model.support_} <= {trace["name"] for trace in chart["data"]}
+    (mark,) = chart["layout"]["shapes"]
+    assert (mark["x0"], mark["x1"], mark["label"]["text"]) == (15, 15, "h = 15")
+
+
+def test_a_page_names_the_model_and_not_the_class_for_any_loss(X, tmp_path):
+    y = np.column_stack([np.arange(1.0, len(X) + 1), np.ones(len(X))])
+    model = trimreg.MEstimatorCV(loss="cox", hs=[0, 1], l2s=0.1, cv=2).fit(X, y)
+    page = page_of(model, tmp_path, target="months")
+    assert "<title>Trimmed Cox model of months</title>" in page
+    assert len(page) < 2_500_000
 
 
 def test_the_bars_are_the_largest_coefficients(y, tmp_path):

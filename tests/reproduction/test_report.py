@@ -129,7 +129,7 @@ def test_a_page_asks_for_nothing_outside_it(store, tmp_path):
     (policy,) = page.of("meta", **{"http-equiv": "Content-Security-Policy"})
     assert policy["content"].startswith("default-src 'none'; script-src 'sha256-")
     assert "script-src 'unsafe-inline'" not in policy["content"]
-    assert len(page.scripts) == 3  # the data, plotly, our own
+    assert len(page.scripts) == 3  # the data, plotly (packed), our own
     assert not page.of("script", src="")
 
 

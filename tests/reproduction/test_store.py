@@ -192,6 +192,32 @@ def test_files_that_are_no_store(tmp_path, read_only):
         Store(tmp_path, read_only)
 
 
+def test_connections_to_what_is_no_store_are_closed(tmp_path, monkeypatch):
+    opened = []
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: opened.append(connect(*a, **k)) or opened[-1])
+    (tmp_path / "text.sqlite").write_text("n,value\n" * 200)
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match="is not a store"):
+            Store(tmp_path / "text.sqlite", read_only)
+    assert len(opened) == 2
+    for connection in opened:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
+
+
+def test_a_damaged_store_is_not_an_empty_one(tmp_path):
+    path = tmp_path / "results.sqlite"
+    with Store(path) as store:
+        for n in range(300):
+            store.record(outcome(n))
+    content = bytearray(path.read_bytes())
+    content[8192 : len(content) - 4096] = bytes(len(content) - 12288)
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"results\.sqlite is damaged"):
+        Store(path, read_only=True)
+
+
 def test_reading_what_is_not_there(tmp_path):
     with pytest.raises(StoreError, match="no store at"):
         Store(tmp_path / "none.sqlite", read_only=True)

@@ -261,11 +261,18 @@ def check_picture(option: str, path: Path | None) -> None:
 
 def write_picture(figure: Any, path: Path) -> None:
     """Save a matplotlib figure in the format of the file name."""
+    kind = Path(path).suffix.lower().lstrip(".")
+    say(f"wrote {write_atomically(path, picture_bytes(figure, kind, dpi=150))}")
+
+
+def picture_bytes(figure: Any, kind: str, **settings: Any) -> bytes:
+    """The file of a matplotlib figure, without date, version and random names: equal for equal figures."""
     import io
 
-    kind = Path(path).suffix.lower().lstrip(".")
-    # Without date and version, the same picture gives the same file.
+    import matplotlib
+
     metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-    say(f"wrote {write_atomically(path, buffer.getvalue())}")
+    with matplotlib.rc_context({"svg.hashsalt": "trimreg"}):
+        figure.savefig(buffer, format=kind, metadata=metadata, **settings)
+    return buffer.getvalue()

@@ -202,12 +202,6 @@ def _content(model, X, path, settings, h, criterion, notes):
 
 
 def _draw(model, picture):
-    from matplotlib.figure import Figure
+    from ..reports.model import network_figure
 
-    from ..plotting import network
-
-    figure = Figure(figsize=(6.4, 6.6), layout="constrained")
-    # A dollar sign would start a formula.
-    names = [str(name).replace("$", r"\$") for name in model.feature_names_in_]
-    network(model.partial_correlation_, names, ax=figure.subplots())
-    common.write_picture(figure, picture)
+    common.write_picture(network_figure(model), picture)

@@ -156,6 +156,11 @@ def model_report(
         if part in where
         for name, value in values.items()
     }
+    folds = content["metrics"].get("cross_validation")
+    if folds:
+        what = "mean squared error" if folds["score"] == "neg_mean_squared_error" else "mean loss"
+        error = f"{-folds['mean']:.4g} ± {folds['standard_error']:.2g}"
+        scores[f"{what}, {folds['folds']} folds"] = error
     path = None
     if not hasattr(model, "path_"):
         from .path import fit_path

@@ -17,6 +17,7 @@ from .charts import Chart, bar_json, chart_json, heat_json
 
 _BARS = 30  # coefficients in the chart
 _PATHS = 12  # paths in the chart
+_LOSSES = {"cox": "Cox", "poisson": "Poisson", "gamma": "Gamma", "huber": "Huber"}
 _ALPHAS = 6  # alphas up to which each has a line of scores
 
 
@@ -77,9 +78,12 @@ def write_model_report(
     True
     """
     summary = model.summary(max_rows=None).to_dict()
-    name = type(model).__name__
+    name, what = type(model).__name__, type(model).__name__
+    if name in ("MEstimator", "MEstimatorCV"):
+        what = f"Trimmed {_LOSSES.get(model.loss_name_, model.loss_name_)} model"
+        name = f"{name}(loss={model.loss_name_!r})"
     if title is None:
-        title = f"{name} of {target}" if target else name
+        title = f"{what} of {target}" if target else what
     groups = {"choice": score_charts(model), "coefficients": _coefficient_charts(summary)}
     groups["path"] = path_charts(model, path)
     groups["bounds"] = [] if certificate is None else [bound_chart(certificate)]
@@ -99,7 +103,8 @@ def write_model_report(
     checks = diagnostics(model, X, y, sample_weight)
     return pages.write_page(
         out, "model.html", title=title, charts=charts, places=places, estimator=name, about=about,
-        rows_are="Edges" if is_graph else "Coefficients", scores=dict(scores or {}), notes=list(notes),
+        rows_are="Edges" if is_graph else "Coefficients", picture=_network(model) if is_graph else None,
+        scores=dict(scores or {}), notes=list(notes),
         table=pages.table(rows, "Coefficients") if rows else None,
         checks=pages.table(checks + _optimality(certificate), "Certificates"),
         recomputed=X is not None or is_graph,
@@ -183,7 +188,10 @@ def _coefficient_charts(summary) -> list[dict]:
 
 
 def path_charts(model: Any, path: Any = None) -> list[dict]:
-    """A chart of coefficients over h at the chosen alpha, for the features with the largest coefficients."""
+    """A chart of coefficients over h at the chosen alpha, with a mark at the h of the model.
+
+    It has a line for each feature of the model, and for others with large coefficients.
+    """
     path = getattr(model, "path_", None) if path is None else path
     if path is None or not hasattr(path, "coefs") or len(path.hs) < 2:
         return []
@@ -198,11 +206,44 @@ def path_charts(model: Any, path: Any = None) -> list[dict]:
     if not ranked.size:
         return []
     hs = [int(h) for h in path.hs]
-    lines = [{"name": str(names[k]), "x": hs, "y": values[:, k]} for k in ranked[:_PATHS]]
-    rest = f" ({_PATHS} of {ranked.size:,})" if ranked.size > _PATHS else ""
+    kept = np.isin(ranked, model.support_)
+    ranked_first = np.concatenate([ranked[kept], ranked[~kept]])[: max(_PATHS, kept.sum())]
+    lines = [{"name": str(names[k]), "x": hs, "y": values[:, k]} for k in ranked_first]
+    rest = f" ({len(lines)} of {ranked.size:,})" if ranked.size > len(lines) else ""
     what = "norm of standardized coefficients" if several else "standardized coefficient"
     title = f"Coefficients over h{rest}, alpha {_alpha_text(path.alphas[j])}"
-    return [chart_json(Chart(title, "h", what, lines))]
+    chart = chart_json(Chart(title, "h", what, lines))
+    if model.h_ is not None and hs[0] <= model.h_ <= hs[-1]:
+        chart["layout"] |= _mark(int(model.h_))
+    return [chart]
+
+
+def _mark(h):
+    """A vertical line at the h of the model, for the layout of a chart."""
+    line = {"type": "line", "x0": h, "x1": h, "yref": "paper", "y0": 0, "y1": 1, "line": {"dash": "dot"}}
+    return {"shapes": [line | {"label": {"text": f"h = {h}", "textposition": "end"}}]}
+
+
+def network_figure(model: Any) -> Any:
+    """A matplotlib figure of a fitted graph."""
+    from matplotlib.figure import Figure
+
+    from ..plotting import network
+
+    figure = Figure(figsize=(6.4, 6.6), layout="constrained")
+    # A dollar sign would start a formula.
+    name = _names(model)
+    names = [name(k).replace("$", r"\$") for k in range(len(model.partial_correlation_))]
+    network(model.partial_correlation_, names, ax=figure.subplots())
+    return figure
+
+
+def _network(model):
+    """The graph as an image, or None without matplotlib."""
+    try:
+        return pages.svg_image(network_figure(model))
+    except ImportError:
+        return None
 
 
 def bound_chart(certificate: Any) -> dict:
