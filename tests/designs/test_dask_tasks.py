@@ -1,10 +1,12 @@
 """How tasks are sent, lost and sent again: with stand-ins for Dask's client, and one scheduler that dies."""
 
+import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
-from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,10 +33,7 @@ class Client:
         self.out[len(tasks)] += 1
         return [task.compute(scheduler="sync") for task in tasks]
 
-    def as_current(self):
-        return nullcontext()
-
-    def gather(self, futures):
+    async def gather(self, futures, asynchronous):
         if self.losses:
             self.losses -= 1
             raise self.lost
@@ -48,11 +47,17 @@ class Client:
         self.cancelled += futures
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    import distributed
-
-    monkeypatch.setattr(distributed, "wait", lambda futures, timeout: None)
+@pytest.fixture(autouse=True, scope="module")
+def running_loop():
+    """The event loop of the stand-ins, in a thread as that of a client."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    Client.loop = SimpleNamespace(asyncio_loop=loop)
+    yield
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
 
 
 def numbered(index):
@@ -155,9 +160,9 @@ def test_a_scheduler_that_goes_away_on_the_way():
     client = Client(1, lost=TimeoutError("late"))
     gather = client.gather
 
-    def close_and_gather(futures):
+    async def close_and_gather(futures, asynchronous):
         client.status = "connecting"
-        return gather(futures)
+        return await gather(futures, asynchronous)
 
     client.gather = close_and_gather
     with pytest.raises(ConnectionError, match="has stopped"):
@@ -166,18 +171,17 @@ def test_a_scheduler_that_goes_away_on_the_way():
 
 
 def test_workers_that_do_not_come(monkeypatch):
-    import distributed
+    async def never(futures, asynchronous):
+        await asyncio.Event().wait()
 
-    def late(futures, timeout):
-        raise TimeoutError
-
-    monkeypatch.setattr(distributed, "wait", late)
+    client = Client(threads=0)
+    client.gather = never
     monkeypatch.setattr(dasktasks, "_SECONDS_WITHOUT_WORKERS", 0.02)
     monkeypatch.setattr(dasktasks, "_SECONDS_BETWEEN_LOOKS", 0.0)
     with pytest.raises(
         ConnectionError, match=r"no workers for .* start some with 'dask worker tcp://somewhere:1'"
     ):
-        list(Cluster(Client(threads=0)).each(5, numbered))
+        list(Cluster(client).each(5, numbered))
 
 
 def test_memory_of_the_workers():

@@ -6,14 +6,14 @@ bits for any number of workers.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import sys
 import time
-from asyncio import CancelledError as AsyncCancelled
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, wait
 from contextlib import suppress
 from typing import Any
 
@@ -209,16 +209,17 @@ class Cluster:
             return send(collections, optimize_graph=False)
 
     def _gathered(self, futures):
-        from distributed import wait
-
-        while True:
-            try:
-                with self.client.as_current():  # wait uses Dask's default client, which may be another
-                    wait(futures, timeout=_SECONDS_BETWEEN_LOOKS)
-            except TimeoutError:
+        """The results of these futures; while they are not there, look after the cluster."""
+        # Dask's own waiting has no end if the last worker dies and none comes back.
+        asked = asyncio.run_coroutine_threadsafe(
+            self.client.gather(futures, asynchronous=True), self.client.loop.asyncio_loop
+        )
+        try:
+            while not wait([asked], timeout=_SECONDS_BETWEEN_LOOKS).done:
                 self.look()
-            else:
-                return self.client.gather(futures)
+            return asked.result()
+        finally:
+            asked.cancel()
 
     def look(self, soon: bool = False) -> None:
         """Check, every now and then, that the scheduler answers and has workers."""
@@ -253,4 +254,6 @@ def _is_loss(error):
     from distributed import KilledWorker
     from distributed.comm import CommClosedError
 
-    return isinstance(error, (KilledWorker, CancelledError, AsyncCancelled, CommClosedError, TimeoutError))
+    return isinstance(
+        error, (KilledWorker, CancelledError, asyncio.CancelledError, CommClosedError, TimeoutError)
+    )
