@@ -41,7 +41,7 @@ from ..search.exchange import best_first, exchange_while_better, kick
 from ..search.groups import GroupSearch
 from ..search.model import ModelSubset
 from ..search.soft import SoftSearch
-from ..search.subset import Subset, SubsetSearch, grown, share
+from ..search.subset import Subset, SubsetSearch, crossings, grown, share
 from .starts import (
     default_start,
     eliminated_start,
@@ -70,6 +70,7 @@ class Effort:
     starts: int = 12  # random starts of trimmed least squares, at most, if supports are hard to find
     work: float = 5e7  # operations that they may take together, counted in one ridge regression each
     agreed: int = 1  # they end when so many lead to the lowest free set again
+    patience: int = 40  # crossings of best subsets without a lower one, before they end
     rivals: bool = False  # whether other starts are tried even if supports are not hard to find
 
 
@@ -88,6 +89,7 @@ EFFORTS = {
         starts=180,
         work=4e8,
         agreed=4,
+        patience=400,
         rivals=True,
     ),
 }
@@ -97,6 +99,8 @@ _DOUBT = 0.25  # of what a leaving part costs: so much may the model of a loss b
 _KICK_SHARE = 3  # a kick replaces one free coordinate in so many
 _TINY = 3e-4  # in units of the alpha of starts: a smaller alpha makes a fit interpolate if it can
 _FEW = 2  # searches on the model of a loss if the fit nearly interpolates
+_DOUBTFUL = 3.0  # subsets are crossed if n < 3 h log(p / h)
+_CROSSING = 5.0  # operations of a crossing, in units of h p and of those of a ridge regression
 _PATIENCE = 3  # kicking ends after so many kicks that lead back to the same free set
 
 
@@ -331,10 +335,13 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
         search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
     yield _step_at(search)
     yield from _search(search, rng, effort, rivals)
-    if effort.rivals or supports_are_hard(inner):
-        search = yield from _challenged(search, rng, effort)
+    doubtful = exact and effort.subset_kicks > 0 and supports_are_hard(inner, _DOUBTFUL)
+    if effort.rivals or doubtful or supports_are_hard(inner):
+        search, found = yield from _challenged(search, rng, effort)
         if exact and theta0 is None:
             yield from _compare_with_grown(search, rng, effort)
+        if doubtful and found:
+            yield from _crossed(search, found, rng, effort)
     theta, free = search.solution()
     certified = search.certifies and search.decided()
     for step in _majorize_minimize(inner, theta, problem.weights_freeing(theta, free)):
@@ -372,9 +379,9 @@ def _compare_with_grown(search, rng, effort):
     found = {}
     hard = effort.rivals or supports_are_hard(search.inner)
     for size, one in grown(search.inner, range(1, h + (4 if hard else 1))):
-        found[size] = Subset(one.objective, one.free.copy())
+        found[size] = _subset(one)
     if hard:
-        found[h] = min(found[h], Subset(search.objective, search.free.copy()), key=lambda one: one.objective)
+        found[h] = min(found[h], _subset(search), key=lambda one: one.objective)
         share(one, found)
     if found[h].objective < search.objective * (1 - 1e-9):
         search.move_to(found[h].free)
@@ -393,8 +400,9 @@ def _challenged(search, rng, effort):
         for _ in _search(rival, rng, effort):
             yield _step_at(search)
         search = min(rival, search, key=lambda found: found.objective)
-    best, agreed = search, 0
-    count = effort.starts if supports_are_hard(inner) else Effort.starts
+    best, agreed, found = search, 0, [_subset(search)]
+    hard = supports_are_hard(inner)
+    count = effort.starts if hard else Effort.starts if effort.rivals else 0
     count *= 3 if exact else 1  # there was no homotopy, and a start costs less
     for free in random_starts(inner, rng, count, effort.work * (1.5 if exact else 1.0)):
         rival = SubsetSearch(inner, free)
@@ -403,15 +411,36 @@ def _challenged(search, rng, effort):
         if not exact:
             rival = SoftSearch(inner, *rival.solution())
         yield _step_at(best)
+        found.append(_subset(rival))
         if rival.objective < best.objective * (1 - 1e-9):
             best, agreed = rival, 0
         else:
             agreed += np.array_equal(np.sort(rival.free), np.sort(best.free))
             if agreed == effort.agreed:
+                found = []  # no doubt is left
                 break
     if best is not search:
         yield from _search(best, rng, effort)
-    return best
+    return best, found
+
+
+def _crossed(search, found, rng, effort):
+    """Move a search to the lowest crossing of the subsets found, if that is lower."""
+    best = _subset(search)
+    if best.objective <= 1e-12 * search.energy:
+        return
+    most = int(effort.work / (_CROSSING * search.size * search.n_features))
+    rival = SubsetSearch(search.inner, best.free)
+    for at in crossings(rival, [best, *found], rng, effort.patience, most):
+        best = min(best, _subset(at), key=lambda one: one.objective)
+        yield _step_at(search)
+    if best.objective < search.objective * (1 - 1e-9):
+        search.move_to(best.free)
+        yield from _search(search, rng, effort)
+
+
+def _subset(search):
+    return Subset(search.objective, search.free.copy())
 
 
 def _exchange(search, rng, effort, kicks, rivals=()):

@@ -234,8 +234,8 @@ _REPEATED = 10  # samples are not compared if there are so many times more than 
 _JITTER = 0.8  # deviation of the logarithms of random scales
 
 
-def supports_are_hard(inner: Any) -> bool:
-    r"""Whether ``n < 2 h log(p / h)`` for n different samples: then a convex start is likely to fail.
+def supports_are_hard(inner: Any, factor: float = 2.0) -> bool:
+    r"""Whether ``n < factor h log(p / h)`` for n different samples: with 2 a convex start is likely to fail.
 
     This is where the lasso begins to recover supports of size h of p Gaussian columns without noise (Donoho
     and Tanner 2009, "Counting faces of randomly projected polytopes when the projection radically lowers
@@ -245,7 +245,7 @@ def supports_are_hard(inner: Any) -> bool:
     h, p = problem.penalty.n_free, problem.n_features
     if not 0 < h < p:
         return False
-    enough, n = 2 * h * np.log(p / h), np.count_nonzero(problem.d)
+    enough, n = factor * h * np.log(p / h), np.count_nonzero(problem.d)
     if n < enough or n > _REPEATED * enough or not problem.near:
         return n < enough
     different = np.unique(problem.y[problem.d > 0]).size  # a lower bound, without a pass over X
