@@ -143,6 +143,9 @@ def test_the_last_fit_has_the_chosen_ridge(make):
     model = TrimmedLassoCV(hs=[8], l2s="auto").fit(X, y)
     assert model.l2_ > 0
     np.testing.assert_allclose(model.l2s_, l2_grid())
+    shown = model.summary().facts
+    assert shown.get("l2 of the selection", shown["l2"]) == model.selection_l2_
+    assert ("l2 of the selection" in shown) == (model.selection_l2_ != model.l2_)
     selected = TrimmedLasso(h=8, l2=model.selection_l2_).fit(X, y).support_
     np.testing.assert_array_equal(model.support_, selected)
     ridge = make_pipeline(StandardScaler(), Ridge(alpha=40 * model.l2_)).fit(X[:, selected], y)

@@ -27,6 +27,14 @@ def test_separation_is_named_unless_a_ridge_term_prevents_it(X, alpha, n_classes
     TrimmedLogisticRegression(h=4, alpha=alpha, l2=1e-3).fit(X, y)  # a warning would be an error
 
 
+@pytest.mark.parametrize("n", [30, 60, 200])
+def test_separation_by_one_feature_is_named(n):
+    X = np.random.default_rng(n).standard_normal((n, 4))  # some samples are close to the boundary
+    with pytest.warns(ConvergenceWarning, match="separate the classes"):
+        model = TrimmedLogisticRegression(h=1).fit(X, X[:, 0] > 0)
+    assert "separate the classes" in model.result_.message
+
+
 def test_separated_classes_give_one_warning(X):
     y = np.digitize(X[:, 0], [-0.5, 0.5])
     with warnings.catch_warnings(record=True) as caught:

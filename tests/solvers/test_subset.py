@@ -6,11 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trimreg import TrimmedL1, diagnostics, solve, trimmed_path
+from trimreg import TrimmedL1, TrimmedLasso, diagnostics, solve, trimmed_path
 from trimreg.solvers.mm.workingset import WorkingSetSolver
 from trimreg.solvers.search.exchange import exchange_while_better, kick
 from trimreg.solvers.search.kernels import best_swap
-from trimreg.solvers.search.subset import SubsetSearch
+from trimreg.solvers.search.subset import Subset, SubsetSearch, crossings
 
 P = 15
 FACTOR = np.ones(P)
@@ -147,6 +147,28 @@ def test_kicks_never_end_higher(search):
         before = here.objective
         kick(here, rng, 2)
         assert here.objective <= before
+
+
+@pytest.mark.parametrize("factor", [None, FACTOR], ids=["plain", "factors"])
+def test_crossings_are_subsets_of_the_size_at_their_objective(search, factor):
+    one, problem = search(factor)
+    found = [Subset(one.objective, one.free.copy())]
+    objectives = []
+    for at in crossings(one, found, np.random.default_rng(0), patience=5, most=20):
+        columns = np.flatnonzero(at.solution()[0])
+        assert at.free.size == 4
+        np.testing.assert_allclose(at.objective, refit(problem, columns), rtol=1e-8)
+        objectives.append(at.objective)
+    assert 4 <= len(objectives) <= 20
+    assert min(objectives) < found[0].objective
+
+
+def test_crossings_find_what_swaps_miss():
+    rng = np.random.default_rng(1)
+    X = np.cumsum(rng.standard_normal((40, 80)), axis=1)  # smooth columns have many local minima
+    y = X[:, [10, 30, 60]].sum(axis=1) + 3 * rng.standard_normal(40)
+    path = trimmed_path(X, y, range(6, 11), "exact").objectives[:, 0]
+    assert TrimmedLasso(h=8).fit(X, y).objective_ <= path[2] * (1 + 1e-6)
 
 
 def test_saved_states_are_not_written_into(search):

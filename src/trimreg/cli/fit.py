@@ -208,7 +208,7 @@ def _metrics(saved, model, train, test):
 
 
 def _print_choice(model):
-    """Print the h, alpha and l2 that were chosen and how, and whether the classes are separable."""
+    """Print the h, alpha and l2 that were chosen and how."""
     if hasattr(model, "hs_"):
         hs, alphas = model.hs_.tolist(), list(model.alphas_)
         grid = f"h = {hs[0]}" + (f" to {hs[-1]}" if len(hs) > 1 else "")
@@ -220,8 +220,6 @@ def _print_choice(model):
         alpha = model.chosen_alpha_ if isinstance(model.chosen_alpha_, str) else f"{model.chosen_alpha_:.4g}"
         l2 = f", l2 = {model.l2_:.4g}" if len(model.l2s_) > 1 else ""
         say(f"chosen from {grid} by {how}: h = {model.h_}, alpha = {alpha}{l2}")
-    if "separable" in model.result_.message:
-        common.note("these variables separate the classes, so their best coefficients are infinite")
 
 
 def _print_metrics(metrics, n_train, n_test):

@@ -194,7 +194,7 @@ class Task:
             n_iter=n_iter,
             converged=bool(step.converged),
             history=history,
-            message=step.message,
+            message=f"{step.message}; {step.trouble}" if step.trouble else step.message,
             swap_optimal=step.swap_optimal,
             theta=step.theta[kept],
             alpha=self.problem.alpha,

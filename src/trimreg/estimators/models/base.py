@@ -284,6 +284,7 @@ class LinearEstimator(BaseEstimator):
         outputs = self._output_names() if coef.ndim == 2 else None
         intercept = np.ravel(np.asarray(self.intercept_, dtype=float)).tolist()
         labeled = intercept if outputs is None else dict(zip(map(str, outputs), intercept, strict=True))
+        selected_at = getattr(self, "selection_l2_", self.l2_)  # of an estimator that chose its l2
         facts = {
             "loss": self.loss_name_,
             "samples": self._n_samples,
@@ -291,6 +292,7 @@ class LinearEstimator(BaseEstimator):
             "h": self.h_,
             "alpha": self.alpha_,
             "l2": self.l2_ or None,
+            "l2 of the selection": None if selected_at == self.l2_ else selected_at,
             "objective": self.objective_,
             "stationarity": self.stationarity_,
             **({"intercept": intercept[0]} if len(intercept) == 1 else {"intercepts": labeled}),

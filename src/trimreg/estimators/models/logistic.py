@@ -15,9 +15,6 @@ from ...solvers import SolverResult
 from .. import validation as check
 from .base import Classifier, TrimmedEstimator
 
-#: Whether the classes are separable is only checked if the objective is below this.
-_NEARLY_PERFECT = 1e-3
-
 
 class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
     r"""Logistic regression with a penalty on all but the h largest coefficients.
@@ -120,9 +117,6 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
             self.coef_, self.intercept_ = self.result_.coef, self.result_.intercept
         self.coef_ = np.atleast_2d(self.coef_)
         self.intercept_ = np.atleast_1d(self.intercept_).astype(self.coef_.dtype)
-        if self.objective_ < _NEARLY_PERFECT and separates(details.eta, task.problem.y, task.problem.d):
-            message = f"{self.result_.message}; the classes are separable, so the loss has no minimum"
-            self.result_ = replace(self.result_, message=message)
 
     def _output_names(self) -> list:
         return self.classes_.tolist()
@@ -246,15 +240,3 @@ def centered(result: SolverResult, free: np.ndarray) -> SolverResult:
     theta = np.asarray(result.theta).reshape(-1, coef.shape[0]).T
     theta = np.where(free, without_mean(theta), theta).T.ravel()
     return replace(result, coef=coef, intercept=without_mean(result.intercept), theta=theta)
-
-
-def separates(eta: np.ndarray, codes: np.ndarray, d: np.ndarray) -> bool:
-    """Whether these predictors classify every sample of positive weight correctly."""
-    eta, codes = eta[d > 0], codes[d > 0].astype(int)
-    if eta.ndim == 1:
-        return bool(np.all(np.where(codes == 1, eta, -eta) > 0))
-    rows = np.arange(codes.size)
-    own = eta[rows, codes]
-    others = eta.copy()
-    others[rows, codes] = -np.inf
-    return bool(np.all(own > others.max(axis=1)))

@@ -70,7 +70,7 @@ class Effort:
     starts: int = 12  # random starts of trimmed least squares, at most, if supports are hard to find
     work: float = 5e7  # operations that they may take together, counted in one ridge regression each
     agreed: int = 1  # they end when so many lead to the lowest free set again
-    patience: int = 40  # crossings of best subsets without a lower one, before they end
+    patience: int = 50  # crossings of best subsets without a lower one, before they end
     rivals: bool = False  # whether other starts are tried even if supports are not hard to find
 
 
@@ -100,7 +100,7 @@ _KICK_SHARE = 3  # a kick replaces one free coordinate in so many
 _TINY = 3e-4  # in units of the alpha of starts: a smaller alpha makes a fit interpolate if it can
 _FEW = 2  # searches on the model of a loss if the fit nearly interpolates
 _DOUBTFUL = 3.0  # subsets are crossed if n < 3 h log(p / h)
-_CROSSING = 5.0  # operations of a crossing, in units of h p and of those of a ridge regression
+_CROSSING = 10.0  # work of a crossing, in units of h p
 _PATIENCE = 3  # kicking ends after so many kicks that lead back to the same free set
 
 
@@ -335,7 +335,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
         search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
     yield _step_at(search)
     yield from _search(search, rng, effort, rivals)
-    doubtful = exact and effort.subset_kicks > 0 and supports_are_hard(inner, _DOUBTFUL)
+    doubtful = exact and effort.subset_kicks and problem.near and supports_are_hard(inner, _DOUBTFUL)
     if effort.rivals or doubtful or supports_are_hard(inner):
         search, found = yield from _challenged(search, rng, effort)
         if exact and theta0 is None:
@@ -404,7 +404,7 @@ def _challenged(search, rng, effort):
     hard = supports_are_hard(inner)
     count = effort.starts if hard else Effort.starts if effort.rivals else 0
     count *= 3 if exact else 1  # there was no homotopy, and a start costs less
-    for free in random_starts(inner, rng, count, effort.work * (1.5 if exact else 1.0)):
+    for free in random_starts(inner, rng, count, effort.work * (0.75 if exact else 1.0)):
         rival = SubsetSearch(inner, free)
         for _ in exchange_while_better(rival, splices=()):
             pass

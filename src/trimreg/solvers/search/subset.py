@@ -442,7 +442,7 @@ def share(search: SubsetSearch, found: dict[int, Subset]) -> None:
 
 _POOL = 6  # local minima that are crossed
 _SEEDS = 3  # random columns from which a new one grows
-_SURE = 2  # seeds that lead to the lowest subset again: then it is hardly ever a bad one
+_SURE = 4  # of the seeds lead to the lowest subset again: then it is hardly ever a bad one
 
 
 def crossings(
@@ -457,7 +457,9 @@ def crossings(
     subsets that grow are the lowest one again.
     """
     h, columns = search.size, np.flatnonzero(search.eligible)
-    pull = np.abs(search.target[columns])
+    if columns.size <= h:
+        return
+    pull = np.abs(search.target[columns]) + search._negligible()
     pool = _lowest({tuple(np.sort(one.free)): one.objective for one in found})
     lowest, waited, again = min(pool.values()), 0, 0
     enough = max(_BETTER * lowest, search._negligible())
