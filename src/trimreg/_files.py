@@ -57,7 +57,7 @@ def write_atomically(path: str | os.PathLike, data: bytes) -> Path:
                 os.link(f"/proc/self/fd/{handle}", temporary, src_dir_fd=handle)
         os.replace(temporary, final)
     except BaseException as error:
-        if isinstance(error, OSError) and error.filename is None:  # such as a full disk
+        if isinstance(error, OSError) and error.errno and error.filename is None:  # such as a full disk
             error.filename = str(path)
         if temporary is not None:
             with contextlib.suppress(OSError):

@@ -134,6 +134,10 @@ def test_a_coefficient_that_is_gone_is_damage(call, table, tmp_path):
     content = json.loads(file.read_text())
     del content["coefficients"]["a"]
     file.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="does not match its checksum"):
+        trimreg.load(file)
+    del content["checksum"]
+    file.write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"damaged \(KeyError"):
         trimreg.load(file)
 

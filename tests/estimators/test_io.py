@@ -1,6 +1,7 @@
 """Models in files: what is saved is what is loaded, and files of earlier versions still load."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -84,3 +85,60 @@ def test_probabilities_sum_to_one_at_any_size():
         p = probabilities(eta)
         np.testing.assert_allclose(p.sum(axis=1), 1.0)
         assert np.isfinite(p).all()
+
+
+DEEP = "[" * 100_000
+CHANGES = {
+    "null coefficient": lambda c: c["coefficients"].update(x0=None),
+    "not a number": lambda c: c["coefficients"].update(x0=float("nan")),
+    "400 digits": lambda c: c["coefficients"].update(x0=10**400),
+    "text coefficient": lambda c: c["coefficients"].update(x0="big"),
+    "no coefficients": lambda c: c.update(coefficients={}),
+    "list of coefficients": lambda c: c.update(coefficients=[1.0, 2.0]),
+    "null intercept": lambda c: c.update(intercept=None),
+    "two intercepts": lambda c: c.update(intercept=[1.0, 2.0]),
+    "unknown loss": lambda c: c.update(loss="mse"),
+    "loss of another type": lambda c: c.update(loss=["quadratic"]),
+    "classes of another type": lambda c: c.update(classes={"a": 1}),
+    "one class": lambda c: c.update(classes=["a"]),
+    "nested classes": lambda c: c.update(classes=[["a"], ["b"]]),
+    "target of another type": lambda c: c.update(target=["y"]),
+    "index of another type": lambda c: c.update(index={}),
+    "no columns": lambda c: c.update(columns=None),
+    "column without a name": lambda c: c["columns"][0].update(name=3),
+    "column with more": lambda c: c["columns"][0].update(run="this"),
+    "levels of numbers": lambda c: c["columns"][0].update(levels=3),
+    "a number filled with text": lambda c: c["columns"][0].update(fill="text"),
+    "two columns of one name": lambda c: c["columns"][1].update(name="x0"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_was_changed_is_refused_in_one_line(tmp_path, make, change):
+    case = make("lasso")
+    path = trimreg.save(TrimmedLasso(h=1).fit(case.X, case.y), tmp_path / "model.json")
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    path.write_text(json.dumps(content))
+    trimreg.load(path)  # as older files are
+    CHANGES[change](content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"model\.json is damaged") as caught:
+        trimreg.load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_deep_files_are_no_models(tmp_path):
+    (tmp_path / "model.json").write_text(DEEP)
+    with pytest.raises(ValueError, match="is not JSON"):
+        trimreg.load(tmp_path / "model.json")
+
+
+def test_changed_bytes_never_change_a_prediction(tmp_path, make):
+    case, rng = make("lasso"), np.random.default_rng(0)
+    path = trimreg.save(TrimmedLasso(h=1).fit(case.X, case.y), tmp_path / "model.json")
+    content, expected = path.read_bytes(), trimreg.load(path).predict(case.X)
+    for place in rng.integers(len(content), size=100):
+        path.write_bytes(content[:place] + rng.bytes(1) + content[place + 1 :])
+        with suppress(ValueError):
+            np.testing.assert_array_equal(trimreg.load(path).predict(case.X), expected)

@@ -3,7 +3,8 @@
 The entries of a file: ``estimator``, ``loss``, ``target``, ``event``, ``index``, ``classes``, ``h``, ``l2``,
 ``alpha`` (the number) and ``alpha_setting`` (as asked for), ``intercept``, ``coefficients`` (by feature, in
 the units of the data; with several outputs by output and feature), ``support``, ``features``, ``columns``
-(how columns of a table become features), ``metrics``, ``certificate``, ``data``.
+(how columns of a table become features), ``metrics``, ``certificate``, ``data``,
+``checksum`` (delete it if you change a file).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -73,17 +75,56 @@ def load(path: str | os.PathLike) -> SavedModel:
         raise BadInput(f"there is no file {str(path)!r}; {_WRITTEN}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not JSON ({error}); {_WRITTEN}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise BadInput(f"{path} holds no model; {_WRITTEN}")
     if content.get("format_version") != FORMAT_VERSION:
         found = content.get("format_version")
         raise BadInput(f"{path} has format {found}, but this version reads {FORMAT_VERSION}; fit again")
+    checksum = content.pop("checksum", None)  # older files have none
+    if checksum not in (None, _checksum(content)):
+        raise BadInput(f"{path} is damaged: its content does not match its checksum; fit again")
     try:
-        return SavedModel.of(content)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        model = SavedModel.of(content)
+        _check(model)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, StopIteration) as error:
         raise BadInput(f"{path} is damaged ({type(error).__name__}: {error}); fit again") from None
+    return model
+
+
+def _checksum(content: dict) -> str:
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _check(model: SavedModel) -> None:
+    """ValueError unless the entries of a file can predict; someone may have changed them."""
+    _need(isinstance(model.loss, str) and model.loss in LOSSES, "loss", f"one of {sorted(LOSSES)}")
+    names = [model.target, model.event, model.content.get("index")]
+    _need(all(name is None or isinstance(name, str) for name in names), "target, event and index", "text")
+    classes = model.classes
+    plain = isinstance(classes, list) and all(isinstance(one, (str, int, float)) for one in classes)
+    _need(classes is None or (plain and len(classes) > 1), "classes", "a list of labels")
+    outputs = () if classes is None or len(classes) == 2 else (len(classes),)
+    if classes is None and model.coef.ndim == 2:  # several targets
+        outputs = model.coef.shape[:1]
+    shape = (*outputs, len(model.recipe.features))
+    _need(model.coef.shape == shape and np.isfinite(model.coef).all(), "coefficients", "finite numbers")
+    fits = model.intercept.shape in ((), outputs) and np.isfinite(model.intercept).all()
+    _need(fits, "intercept", "finite, one per output")
+    _need(len(set(model.recipe.features)) == len(model.recipe.features), "columns", "of different names")
+    for column in model.recipe.columns:
+        number = column.levels is None
+        levels = [] if number else [*column.levels, column.base]
+        texts = isinstance(column.name, str) and all(isinstance(level, str) for level in levels)
+        kind = (int, float) if number else str
+        filled = column.fill is None or (isinstance(column.fill, kind) and column.fill == column.fill)
+        _need(texts and filled, "columns", "names, levels and values to fill in")
+
+
+def _need(right: bool, entry: str, allowed: str) -> None:
+    if not right:
+        raise ValueError(f"{entry} must be {allowed}")
 
 
 @dataclass(frozen=True)
@@ -222,4 +263,7 @@ def json_text(content: Any) -> str:
     def finite(value):
         return None if isinstance(value, float) and not abs(value) < float("inf") else value
 
-    return json.dumps(plain(content, finite), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    content = plain(content, finite)
+    if isinstance(content, dict) and content.get("format") == FORMAT:
+        content["checksum"] = _checksum(content)
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -7,12 +7,14 @@ can read the weights. The architecture is a JSON text in the metadata of the hea
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import math
 import struct
 import tempfile
 import warnings
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from ..._files import write_atomically
 from .architecture import describe, rebuild
 
 KEY = "trimreg.network"
+CHECKSUM = "trimreg.sha256"  # of the rest of the header, and of the numbers
 _DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
     "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8,
@@ -78,6 +81,8 @@ def load(path: str | PathLike) -> fx.GraphModule:
     tensors, metadata = _unpacked(Path(path).read_bytes())
     if KEY not in metadata:
         raise ValueError(f"{path} contains no network of trimreg")
+    if len(metadata) > 1:  # such as a checksum whose name is damaged
+        raise ValueError(f"{path} is damaged: its metadata has unknown entries")
     return rebuild(_parsed(metadata[KEY]), tensors)
 
 
@@ -85,7 +90,7 @@ def load(path: str | PathLike) -> fx.GraphModule:
 
 
 def _packed(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
-    header: dict = {"__metadata__": metadata}
+    header: dict = {"__metadata__": metadata}  # the first entry
     parts, start = [], 0
     for name, tensor in tensors.items():
         raw = tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
@@ -96,6 +101,7 @@ def _packed(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
         }
         parts.append(raw)
         start += len(raw)
+    header["__metadata__"] = metadata | {CHECKSUM: _checksum(header, parts)}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return b"".join([struct.pack("<Q", len(text)), text, *parts])
@@ -132,7 +138,17 @@ def _unpacked(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
         )
     if end != len(data):
         raise damaged
+    checksum = metadata.pop(CHECKSUM, None)  # older files have none
+    if checksum not in (None, _checksum(header | {"__metadata__": metadata}, [data])):
+        raise damaged
     return tensors, metadata
+
+
+def _checksum(header: dict, parts: Iterable[bytes | memoryview]) -> str:
+    found = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()
 
 
 def _parsed(text: str | bytes) -> Any:
