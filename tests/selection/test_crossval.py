@@ -441,6 +441,24 @@ def test_a_later_fit_counts_if_it_is_other_and_lower(make):
     assert _settled(one, again, 1e-9).swap_optimal
 
 
+def test_an_automatic_grid_goes_on_while_its_last_alpha_is_chosen():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 20))
+    y = X @ rng.uniform(1, 2, 20)  # without noise: no alpha is too small
+    auto = TrimmedLassoCV(hs=[0], alphas="auto", l2s=0, cv=3, rule="min")
+    with pytest.warns(
+        UserWarning, match="the choice is at the end of the grid: alpha = .*pass smaller alphas"
+    ):
+        auto.fit(X, y)
+    assert len(auto.alphas_) == 21 + 2 * 8
+    assert auto.score_path_.shape == (1, len(auto.alphas_), 3)
+    assert auto.coef_path_.shape == (1, len(auto.alphas_), 20)
+    assert auto.alphas_ == sorted(auto.alphas_, reverse=True)
+    fixed = TrimmedLassoCV(hs=[0], alphas=auto.alphas_[:21], l2s=0, cv=3, rule="min").fit(X, y)
+    assert fixed.alphas_ == auto.alphas_[:21]  # a grid of the user's stays as it is
+    assert auto.score_path_.mean(axis=2).max() > fixed.score_path_.mean(axis=2).max()
+
+
 def test_cv_is_a_criterion_as_on_the_command_line(make):
     X, y = make()
     named, default = (TrimmedLassoCV(hs=[0, 1], cv=3, criterion=one).fit(X, y) for one in ("cv", None))

@@ -212,7 +212,9 @@ def _print_choice(model):
     if hasattr(model, "hs_"):
         hs, alphas = model.hs_.tolist(), list(model.alphas_)
         grid = f"h = {hs[0]}" + (f" to {hs[-1]}" if len(hs) > 1 else "")
-        grid += f" and {len(alphas)} values of alpha" if len(alphas) > 1 else ""
+        if len(alphas) > 1:
+            numbers = [alpha for alpha in alphas if alpha != "exact"]
+            grid += f" and {len(alphas)} values of alpha ({numbers[0]:.3g} to {numbers[-1]:.3g})"
         grid += f" and {len(model.l2s_)} values of l2" if len(model.l2s_) > 1 else ""
         how = model.criterion
         if how == "cv":

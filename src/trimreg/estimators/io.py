@@ -115,7 +115,7 @@ def _check(model: SavedModel) -> None:
     _need(len(set(model.recipe.features)) == len(model.recipe.features), "columns", "of different names")
     for column in model.recipe.columns:
         number = column.levels is None
-        levels = [] if number else [*column.levels, column.base]
+        levels = [] if column.levels is None else [*column.levels, column.base]
         texts = isinstance(column.name, str) and all(isinstance(level, str) for level in levels)
         kind = (int, float) if number else str
         filled = column.fill is None or (isinstance(column.fill, kind) and column.fill == column.fill)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -20,11 +21,25 @@ from ..estimators.task import Settings, check_data, minimize, set_up
 from ..losses import LOSSES, get_loss
 from ..penalties import TrimmedL1
 from ..solvers import EFFORTS
-from .criteria import criterion_value, effective_df
+from .criteria import criterion_value
 from .folds import ALL_COLUMNS, LinearFolds, TotalGram, predictors
-from .grid import check_l2s
-from .path import count_samples, features_in, grid_for, l2s_for, n_parts, ridged, ridges_for, solve_paths
+from .grid import check_l2s, choose
+from .path import (
+    count_samples,
+    degrees_of_freedom,
+    entry_over_path,
+    features_in,
+    grid_for,
+    l2s_for,
+    n_parts,
+    ridged,
+    ridges_for,
+    solve_paths,
+)
 from .search import Search, is_cv, times_tested
+
+_EXTENSIONS = 2  # of an automatic grid of alphas
+_FACTOR, _MORE = 0.05, 8  # each goes to this part of the last alpha, in this many steps
 
 
 class SurfaceCV(LinearEstimator):
@@ -78,29 +93,42 @@ class SurfaceCV(LinearEstimator):
             times = (np.bincount(train, minlength=d.size) for train, _ in folds)
             n = min(count_samples(sample_weight, d, each) for each in times)
         self.l2s_ = l2s_for(task, self.l2s, by_folds=search.criterion is None)
-        self.hs_, self.alphas_ = grid = grid_for(task, self.hs, self.alphas, n, shrunk=self.l2s_[-1] > 0)
+        self.hs_, self.alphas_ = grid_for(task, self.hs, self.alphas, n, shrunk=self.l2s_[-1] > 0)
         ridges = ridges_for(task, self.l2s_, self.alphas_, by_folds=search.criterion is None)
         for name in ("score_path_", "l2_score_path_", "criterion_path_", "l2_criterion_path_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if search.criterion is None:
             scores = None if scorer is None else partial(self._scores, scorer, X, np.asarray(y))
             total = self._total_gram(X, task)
-            parts = LinearFolds(data, settings, *grid, self.effort, total, scores, ridges)
-            options = {"repeats": times_tested(folds), "shared": stays_in_process(X)}
-            values, best = search.by_folds(parts.fit, parts.score, folds, *grid, **options)
+
+            def tested(alphas):
+                parts = LinearFolds(data, settings, self.hs_, alphas, self.effort, total, scores, ridges)
+                found = search.over_parts(parts.fit, parts.score, folds, shared=stays_in_process(X))
+                return np.stack(found, axis=-1)
+
+            values, best = self._extended(tested, search.rule, times_tested(folds))
             self.l2_score_path_, k = self._of_selection(values, best[2])
             self.score_path_ = self.l2_score_path_[:, :, k]
             path = self._paths(search, task, [ridges[best[2]]])[0]
         else:
-            paths = self._paths(search, task, ridges)
-            values = [
-                criteria_of_path(self.criterion, data, ridged(task, ridge.l2), path, n, self.fit_intercept)
-                for ridge, path in zip(ridges, paths, strict=True)
-            ]
-            values, best = search.by_criterion(np.stack(values, axis=2), *grid)
+            paths: list = []
+
+            def fitted(alphas):
+                paths[:] = self._paths(search, task, ridges, alphas)
+                more = n, self.fit_intercept
+                values = [
+                    criteria_of_path(self.criterion, data, ridged(task, ridge.l2), path, *more)
+                    for ridge, path in zip(ridges, paths, strict=True)
+                ]
+                return -np.stack(values, axis=2)[..., None]
+
+            values, best = self._extended(fitted)
+            values = -values[..., 0]
             self.l2_criterion_path_, k = self._of_selection(values, best[2])
             self.criterion_path_ = self.l2_criterion_path_[:, :, k]
             path = paths[best[2]]
+            if len(path.alphas) < len(self.alphas_):  # the grid was extended
+                path = self._paths(search, task, [ridges[best[2]]])[0]
         self.path_, self.coef_path_, self.best_index_ = path, path.coefs, best[:2]
         self.h_, self.chosen_alpha_ = int(self.hs_[best[0]]), self.alphas_[best[1]]
         ridge = ridges[best[2]]
@@ -112,11 +140,36 @@ class SurfaceCV(LinearEstimator):
         place, selection = divmod(k, values.shape[2] // self.l2s_.size)
         return values[:, :, selection :: values.shape[2] // self.l2s_.size], place
 
-    def _paths(self, search, task, ridges):
+    def _extended(self, scored, rule="min", repeats=1.0):
+        """Scores of all cells, and the choice; an automatic grid goes on while its last alpha is chosen.
+
+        ``scored`` returns the scores for the alphas that it is given. Sets ``alphas_``.
+        """
+        values = scored(self.alphas_)
+        best = choose(values, self.hs_, self.alphas_, rule, repeats)
+        automatic = isinstance(self.alphas, str) and self.alphas == "auto"
+        for _ in range(_EXTENSIONS):
+            if not automatic or best[1] < len(self.alphas_) - 1:
+                return values, best
+            longer = (self.alphas_[-1] * np.geomspace(1.0, _FACTOR, _MORE + 1)).tolist()
+            values = np.concatenate([values, scored(longer)[:, 1:]], axis=1)  # from the last alpha on
+            self.alphas_ = self.alphas_ + longer[1:]
+            best = choose(values, self.hs_, self.alphas_, rule, repeats)
+        if best[1] == len(self.alphas_) - 1:
+            warnings.warn(
+                f"the choice is at the end of the grid: alpha = {self.alphas_[-1]:.3g}, the smallest of "
+                f"alphas='auto' ({self.alphas_[0]:.3g} to {self.alphas_[-1]:.3g}): pass smaller alphas",
+                UserWarning,
+                stacklevel=4,
+            )
+        return values, best
+
+    def _paths(self, search, task, ridges, alphas=None):
         """The fits to all samples for every ridge."""
-        with search.progress(len(ridges) * self.hs_.size * len(self.alphas_), "fits") as advance:
+        alphas = self.alphas_ if alphas is None else alphas
+        with search.progress(len(ridges) * self.hs_.size * len(alphas), "fits") as advance:
             options = {"effort": self.effort, "verify": False, "advance": advance}
-            return solve_paths(task, self.hs_, self.alphas_, ridges, **options)
+            return solve_paths(task, self.hs_, alphas, ridges, **options)
 
     def _scorer(self):
         """The scorer for ``scoring``, or None."""
@@ -202,45 +255,6 @@ def criteria_of_path(name, data, task, path, n, fit_intercept) -> np.ndarray:
     return np.reshape(value, path.objectives.shape)
 
 
-def degrees_of_freedom(task, coefs, intercepts, fit_intercept) -> np.ndarray:
-    """The degrees of freedom of every fit: the nonzero coefficients and the intercept.
-
-    In a multinomial model one class follows from the others. With a ridge term they are effective ones, see
-    :func:`~trimreg.selection.criteria.effective_df`.
-    """
-    problem, loss = task.problem, task.problem.loss
-    n_outputs, has_intercept = loss.n_outputs, int(fit_intercept and loss.sees_constants)
-    if not problem.ridge.any():
-        return (n_outputs - loss.redundant_outputs) * (features_in(coefs, 1).sum(axis=1) + has_intercept)
-    problem = problem.compressed() if problem.worth_compressing else problem
-    centered = 0 if task.constant else n_outputs * has_intercept  # an intercept that is no coordinate
-    df = []
-    for coef, intercept in zip(coefs, intercepts, strict=True):
-        theta = task.coordinates(coef, intercept)
-        used = theta.reshape(-1, n_outputs).any(axis=1)  # features, and the constant if there is one
-        used[coef.shape[-1] :] = True
-        W = np.flatnonzero(np.repeat(used, n_outputs))
-        curvature = problem.hessian(problem.predictor(theta), W) - np.diag(problem.ridge[W])
-        df.append(centered + effective_df(curvature, problem.ridge[W]))
-    return np.array(df)
-
-
-def entry_over_path(inside: np.ndarray, forward: np.ndarray) -> np.ndarray:
-    """The steps at which features enter the model as h grows; ``forward`` orders those that enter together.
-
-    ``inside`` says which features are in the model, for increasing h up to the chosen one. In ``forward``,
-    steps count from 1 and are equal within a group; 0 and -1 stay as they are.
-    """
-    inside = np.vstack([inside, np.ones_like(forward, dtype=bool)])  # the final fit may have other features
-    first = inside.argmax(axis=0)
-    steps = np.unique(forward[forward > 0])
-    earliest = np.array([first[forward == step].min() for step in steps], dtype=int)
-    order = forward.copy()
-    for place, k in enumerate(np.lexsort((steps, earliest)), 1):
-        order[forward == steps[k]] = place
-    return order
-
-
 class TrimmedLassoCV(Regressor, SurfaceCV):
     r"""The trimmed lasso with h, alpha and l2 chosen by cross-validation or an information criterion.
 
@@ -252,7 +266,8 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
         larger if there is a ridge term.
     alphas : "exact", "auto" or sequence, default="exact"
         ``"exact"`` chooses among best subsets, so only h is left to choose. ``"auto"`` is a grid of 21
-        numbers. A sequence may hold numbers and ``"exact"``.
+        numbers, which goes on to smaller ones if the last is chosen. A sequence may hold numbers and
+        ``"exact"``.
     l2s : None, "auto", number or sequence of numbers, default=None
         Ridge terms. ``"auto"`` is 0 and six numbers from 0.01 to 3, for columns of deviation one. For losses
         other than least squares these are multiplied by the curvature of the loss, and 0.001 takes the place

@@ -18,6 +18,7 @@ from ..solvers.gram import GramCache, RescaledGram
 from ..solvers.mm.solver import settle
 from ..solvers.mm.workingset import WorkingSetSolver
 from ..solvers.surface import surface
+from .criteria import effective_df
 from .grid import alpha_grid, check_alphas, check_hs, check_l2s, l2_grid
 from .progress import progress
 
@@ -353,3 +354,42 @@ def solve_paths(task: Task, hs, alphas, ridges, *, verify: bool = True, **option
             results.append(fits)
         paths.append(TrimmedPath.of(hs, alphas, results))
     return paths
+
+
+def entry_over_path(inside: np.ndarray, forward: np.ndarray) -> np.ndarray:
+    """The steps at which features enter the model as h grows; ``forward`` orders those that enter together.
+
+    ``inside`` says which features are in the model, for increasing h up to the chosen one. In ``forward``,
+    steps count from 1 and are equal within a group; 0 and -1 stay as they are.
+    """
+    inside = np.vstack([inside, np.ones_like(forward, dtype=bool)])  # the final fit may have other features
+    first = inside.argmax(axis=0)
+    steps = np.unique(forward[forward > 0])
+    earliest = np.array([first[forward == step].min() for step in steps], dtype=int)
+    order = forward.copy()
+    for place, k in enumerate(np.lexsort((steps, earliest)), 1):
+        order[forward == steps[k]] = place
+    return order
+
+
+def degrees_of_freedom(task, coefs, intercepts, fit_intercept) -> np.ndarray:
+    """The degrees of freedom of every fit: the nonzero coefficients and the intercept.
+
+    In a multinomial model one class follows from the others. With a ridge term they are effective ones, see
+    :func:`~trimreg.selection.criteria.effective_df`.
+    """
+    problem, loss = task.problem, task.problem.loss
+    n_outputs, has_intercept = loss.n_outputs, int(fit_intercept and loss.sees_constants)
+    if not problem.ridge.any():
+        return (n_outputs - loss.redundant_outputs) * (features_in(coefs, 1).sum(axis=1) + has_intercept)
+    problem = problem.compressed() if problem.worth_compressing else problem
+    centered = 0 if task.constant else n_outputs * has_intercept  # an intercept that is no coordinate
+    df = []
+    for coef, intercept in zip(coefs, intercepts, strict=True):
+        theta = task.coordinates(coef, intercept)
+        used = theta.reshape(-1, n_outputs).any(axis=1)  # features, and the constant if there is one
+        used[coef.shape[-1] :] = True
+        W = np.flatnonzero(np.repeat(used, n_outputs))
+        curvature = problem.hessian(problem.predictor(theta), W) - np.diag(problem.ridge[W])
+        df.append(centered + effective_df(curvature, problem.ridge[W]))
+    return np.array(df)
