@@ -9,7 +9,7 @@ PIP = $(if $(wildcard $(BIN)/pip),$(BIN)/python -m pip,$(PYTHON) -m pip --python
 unexport PYTHONDONTWRITEBYTECODE
 SHUFFLE = $(if $(SEED),--shuffle $(SEED))
 
-.PHONY: demo test lint format bench mutants clean
+.PHONY: demo test style lint format bench mutants clean
 
 # The pip of $(PYTHON) can install into the new environment, if it is recent enough; else it gets its own.
 $(BIN)/python:
@@ -32,12 +32,17 @@ $(VENV)/bench-ready: $(VENV)/ready
 demo: $(VENV)/demo-ready  ## fit a real data set, print the table, draw the pictures
 	$(BIN)/trimreg demo --out demo-output
 
-test: lint  ## linters, then every test; SEED=1 runs the tests in random order
-	$(BIN)/python -m pytest -n auto --dist worksteal -q $(SHUFFLE)
+# The types, which take one core, are checked beside the tests; what they print is shown after the tests.
+test: style  ## linters, types and every test; SEED=1 runs the tests in random order
+	$(BIN)/mypy >$(VENV)/types.log 2>&1 & types=$$!; \
+	$(BIN)/python -m pytest -n auto --dist worksteal -q $(SHUFFLE); tests=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/types.log; exit $$((tests + types))
 
-lint: $(VENV)/ready  ## style, format, types
+style: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+lint: style  ## style, format, types
 	$(BIN)/mypy
 
 format: $(VENV)/ready
