@@ -5,6 +5,8 @@ The public names are imported when they are first asked for, so ``import trimreg
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from . import estimators
 from ._lazy import lazy
 
@@ -36,4 +38,10 @@ _ROOMS = (
 )  # fmt: skip
 
 __all__ = ["__version__", *_WHERE, *_ROOMS]
-__getattr__, __dir__ = lazy(__name__, _WHERE | {room: f".{room}" for room in _ROOMS})
+if find_spec("torch") is None:  # trimreg.nn then says what to install; to list names must not raise
+    __all__.remove("nn")
+__getattr__, _ = lazy(__name__, _WHERE | {room: f".{room}" for room in _ROOMS})
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -38,7 +38,7 @@ def awkward_problems(draw):
     positive=st.booleans(),
     cut_short=st.booleans(),
 )
-@settings(derandomize=True, max_examples=500, deadline=None, database=None)
+@settings(derandomize=True, max_examples=200, deadline=None, database=None)
 @pytest.mark.filterwarnings(
     "ignore:h = :UserWarning", "ignore:not converged:sklearn.exceptions.ConvergenceWarning"
 )

@@ -247,10 +247,15 @@ def test_states_of_other_penalties_are_refused(net):
 
 def test_without_torch_the_message_names_the_extra():
     code = (
-        "import sys; sys.modules['torch'] = None\ntry:\n import trimreg.nn\nexcept ImportError as e: print(e)"
+        "import sys; sys.modules['torch'] = None\n"
+        "try:\n import trimreg.nn\nexcept ImportError as e: print(e)\n"
+        "import inspect, trimreg; from trimreg import *\n"
+        "print('nn' in dict(inspect.getmembers(trimreg)), TrimmedLasso.__name__)"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "trimreg.nn needs PyTorch: pip install 'trimreg[torch]'"
+    message, listed = answer.stdout.splitlines()
+    assert message == "trimreg.nn needs PyTorch: pip install 'trimreg[torch]'"
+    assert listed == "False TrimmedLasso"  # all public names can be listed and imported without it
 
 
 def test_every_public_name_is_there():
