@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.integrate import trapezoid
 
 from trimreg import (
     MultiTaskTrimmedLasso,
@@ -109,7 +110,7 @@ def penalty_value(name, size, alpha, *, h=0, gamma=None):
         slope = np.maximum(alpha - t / gamma, 0.0)
     else:
         slope = np.where(t <= alpha, alpha, np.maximum(gamma * alpha - t, 0.0) / (gamma - 1))
-    return np.trapezoid(slope, t, axis=0).sum()
+    return trapezoid(slope, t, axis=0).sum()
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def by_hand():
         root = np.sqrt(d / d.sum())[:, None]
         mean_x = weighted_mean(X, d) if fit_intercept else np.zeros(X.shape[1])
         mean_y = weighted_mean(y, d) if fit_intercept else 0.0
-        coef = np.linalg.lstsq(root * (X - mean_x), root[:, 0] * (y - mean_y))[0]
+        coef = np.linalg.lstsq(root * (X - mean_x), root[:, 0] * (y - mean_y), rcond=None)[0]
         return coef, mean_y - mean_x @ coef
 
     def rss(X, y, support, **how):

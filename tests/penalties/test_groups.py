@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 from scipy.optimize import minimize_scalar
 
 from trimreg.penalties import L1, MCP, SCAD, TrimmedL1
@@ -32,7 +33,7 @@ def folded(kind, t, level, gamma):
         slope = np.maximum(level - grid / gamma, 0)
     else:
         slope = np.where(grid <= level, level, np.maximum(gamma * level - grid, 0) / (gamma - 1))
-    return np.trapezoid(slope, grid)
+    return trapezoid(slope, grid)
 
 
 # -- values and weights -----------------------------------------------------------------------------

@@ -97,7 +97,8 @@ def test_without_trimming_it_is_the_positive_lasso(method, make_problem):
 def test_all_free_is_least_squares(name, make_problem):
     problem = make_problem(TrimmedL1(h=15), 5.0)
     theta = run(TRIMMED[name](problem, np.zeros(15), tol=1e-9), 20_000).step.theta
-    np.testing.assert_allclose(theta, np.linalg.lstsq(problem.design.X, problem.y)[0], atol=1e-7)
+    expected = np.linalg.lstsq(problem.design.X, problem.y, rcond=None)[0]
+    np.testing.assert_allclose(theta, expected, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", DESCENT)

@@ -425,7 +425,7 @@ def awkward_problem(seed):
     return SimpleNamespace(X=X, y=y, arguments=arguments)
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(4))
 def test_awkward_problems(block):
     """No NaN, no silence about failure, no other exception, an end; and F is what the coefficients say."""
     for seed in range(30 * block, 30 * block + 30):

@@ -74,12 +74,12 @@ def test_every_step_has_weights_of_the_capped_simplex(make_problem):
 
 @pytest.mark.parametrize("alpha", ["exact", 0.02, 0.1, 0.4])
 def test_more_effort_ends_lower(alpha):
-    """Of 20 problems, at least 18: medium no higher than low, high no higher than medium.
+    """Of 10 problems, at least 9: medium no higher than low, high no higher than medium.
 
     When this was written: 20 of 20 for every alpha, but 19 for high at 0.4.
     """
     wins = {"medium": 0, "high": 0}
-    for seed in range(20):
+    for seed in range(10):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((50, 100)) + rng.standard_normal((50, 1))
         y = X[:, :8] @ rng.standard_normal(8) + rng.standard_normal(50)
@@ -88,8 +88,8 @@ def test_more_effort_ends_lower(alpha):
         )
         wins["medium"] += medium <= low * (1 + 1e-9)
         wins["high"] += high <= medium * (1 + 1e-9)
-    assert wins["medium"] >= 18
-    assert wins["high"] >= 18
+    assert wins["medium"] >= 9
+    assert wins["high"] >= 9
 
 
 # -- parts -------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def refit(problem, columns):
     """Half the weighted mean squared residual of least squares on these columns."""
     root = np.sqrt(problem.d)
     Z = root[:, None] * problem.design.columns(np.array(sorted(columns), dtype=int))
-    residual = root * problem.y - Z @ np.linalg.lstsq(Z, root * problem.y)[0]
+    residual = root * problem.y - Z @ np.linalg.lstsq(Z, root * problem.y, rcond=None)[0]
     return 0.5 * residual @ residual
 
 
