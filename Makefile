@@ -9,7 +9,7 @@ PIP = $(if $(wildcard $(BIN)/pip),$(BIN)/python -m pip,$(PYTHON) -m pip --python
 unexport PYTHONDONTWRITEBYTECODE
 SHUFFLE = $(if $(SEED),--shuffle $(SEED))
 
-.PHONY: demo test style lint format bench mutants clean
+.PHONY: demo test style lint format bench mutants fuzz soak clean
 
 # The pip of $(PYTHON) can install into the new environment, if it is recent enough; else it gets its own.
 $(BIN)/python:
@@ -54,6 +54,14 @@ bench: $(VENV)/bench-ready  ## side by side with skglm, abess, celer; writes ben
 
 mutants: $(VENV)/ready  ## how many wrong formulas the tests notice
 	$(BIN)/python -m benchmarks.mutants
+
+CASES ?= 20000
+FIRST ?= 0
+fuzz: $(VENV)/ready  ## adversarial calls, checked by a reference; CASES=20000 FIRST=0
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(CASES) --seed $(FIRST)
+
+soak: $(VENV)/ready  ## 10,000 fits in one process: memory, files, threads, fork
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --soak
 
 clean:
 	rm -rf $(VENV) demo-output

@@ -120,8 +120,10 @@ class Task:
 
     def solve(self, callback=None) -> SolverResult:
         """Run the solver to its end."""
-        outcome = run(self.steps(), self.max_iter, callback)
-        step = self.at_most_h(outcome.step, at_once=outcome.interrupted)
+        with np.errstate(over="ignore", invalid="ignore"):  # of steps that are too long and not taken
+            outcome = run(self.steps(), self.max_iter, callback)
+            step = self.at_most_h(outcome.step, at_once=outcome.interrupted)
+            step = step if step.converged or self.start is not None else self._not_above_null(step)
         return self.result(step, outcome.n_iter, outcome.history)
 
     def at_most_h(self, step: Step, at_once: bool = False) -> Step:
@@ -145,6 +147,20 @@ class Task:
         return replace(
             step, theta=theta, weights=weights, objective=problem.objective(theta), message=message
         )
+
+    def _not_above_null(self, step):
+        """The step, or the null model if a solver that did not converge ended above it."""
+        problem = self.problem
+        theta = np.zeros(problem.n_features)
+        if self.constant:
+            theta[-problem.loss.n_outputs :] = problem.loss.null_predictor(problem.y, problem.d)
+        eta = problem.predictor(theta)
+        objective = problem.objective(theta, eta)
+        if step.objective <= objective:
+            return step
+        weights = problem.weights(theta, problem.gradient(theta, eta))
+        message = f"{step.message}; that was above the null model, which is returned"
+        return replace(step, theta=theta, weights=weights, objective=objective, message=message)
 
     def _n_penalizable(self, theta):
         """The number of nonzero parts, not counting those that are never penalized."""
@@ -182,7 +198,10 @@ class Task:
 
     def result(self, step: Step, n_iter: int, history: dict, certify: bool = True) -> SolverResult:
         """The step in the units of X. Its stationarity, a pass over X, is NaN unless ``certify``."""
-        coef, intercept = self.in_units(step.theta)
+        with np.errstate(over="ignore", invalid="ignore"):
+            coef, intercept = self.in_units(step.theta)
+        if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
+            raise ValueError("X and y have units so far apart that coefficients overflow; rescale X or y")
         outputs = self.problem.loss.n_outputs
         parts, kept = (slice(None, -1), slice(None, -outputs)) if self.constant else (slice(None),) * 2
         return SolverResult(

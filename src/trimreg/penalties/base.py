@@ -273,7 +273,8 @@ class Penalty:
         A penalty whose weights are variables adds the w part.
         """
         residual = self.norm.residual(theta, gradient, self.thresholds(weights, alpha), positive)
-        return float(residual @ residual)
+        with np.errstate(over="ignore"):
+            return float(min(residual @ residual, np.finfo(float).max))
 
     # -- for a subclass to state, on the lengths of the regular parts --------------------------------
 

@@ -54,7 +54,11 @@ class OverAnEstimator:
         for name, value in (("X", X), ("y", y)):
             check.check_container(name, value)
         if not is_far(X):
-            check.check_real("X", X)
+            count, given = check.check_real("X", X).shape[:1], np.shape(y)[:1]
+            if y is not None and np.ndim(y) > 2:
+                raise ValueError(f"y must be a vector or a matrix; got shape {np.shape(y)}")
+            if y is not None and given and given != count:
+                raise ValueError(f"y must have one entry per sample, {count[0]} in all; got {given[0]}")
             X, y = validate_data(
                 self, to_host(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True
             )

@@ -198,14 +198,19 @@ class Problem:
         from scipy.sparse.linalg import LinearOperator, eigsh
 
         p = self.n_features
+        norms = self.design.column_norms(self.d)
+        unit = float(norms.max(initial=0.0))
+        if unit == 0.0:
+            return 1.0
+        if not 1e-150 < unit < 1e150:
+            raise ValueError(
+                "X must have a longest column of norm between 1e-150 and 1e150 for a first-order solver; got "
+                f"{unit:.3g}; rescale X or pass standardize=True"
+            )
         if p <= 2:
             hessian = self.design.gram(np.arange(p), self.d, np.arange(p))
             largest = float(np.linalg.eigvalsh(hessian)[-1])
         else:
-            norms = self.design.column_norms(self.d)
-            unit = float(norms.max())
-            if unit == 0.0:
-                return 1.0
 
             def normal_product(v):  # of columns divided by the longest, so that nothing overflows
                 eta = self.design.matvec(v.ravel() / unit)
