@@ -12,9 +12,11 @@ from trimreg import (
     TrimmedGammaRegressor,
     TrimmedGroupLasso,
     TrimmedHuberRegressor,
+    TrimmedL1,
     TrimmedLasso,
     TrimmedLogisticRegression,
     TrimmedPoissonRegressor,
+    solve,
 )
 from trimreg.losses import get_loss
 
@@ -282,3 +284,12 @@ def test_coefficients_that_float32_cannot_hold_stay_float64(size, unit):
     np.testing.assert_allclose(
         model.predict((size * X).astype(np.float32)) / unit, plain.predict(X), rtol=1e-4
     )
+
+
+def test_a_fit_that_gives_up_is_not_above_the_null_model():
+    rng = np.random.default_rng(1061)
+    X, y = rng.standard_normal((19, 24)), 1e-120 * rng.standard_normal(19)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = solve(X, y, loss="huber", penalty=TrimmedL1(5), alpha="exact", l2=1.0)
+    assert result.objective <= get_loss("huber").value(np.zeros(19), y, np.full(19, 1 / 19)) * (1 + 1e-9)

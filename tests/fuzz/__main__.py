@@ -1,7 +1,8 @@
 """A campaign of adversarial calls: ``python -m tests.fuzz --cases 20000 --seed 0``, or ``--soak``.
 
-Every result is checked by :mod:`tests.fuzz.reference`. A refusal must be a ValueError or TypeError whose message
-names an argument. Prints the counts, and every finding with its seed; the exit code is 1 if there are any.
+Every result is checked by :mod:`tests.fuzz.reference`. A refusal must be a ValueError or TypeError whose
+message names an argument. Prints the counts, and every finding with its seed; the exit code is 1 if there is
+one.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from .reference import wrong
 
 LIMIT = 20.0  # seconds of processor time for a call
 NAMES = (
-    "X y h hs alpha alphas l2 sample_weight penalty_factor penalty groups solver loss cv classes n_outliers positive "
-    "standardize fit_intercept theta0 max_iter scale epsilon time_limit n_pairs"
+    "X y h hs alpha alphas l2 sample_weight penalty_factor penalty groups solver loss cv classes n_outliers "
+    "positive standardize fit_intercept theta0 max_iter scale epsilon time_limit n_pairs"
 )
 NAMED = re.compile(r"\b(" + "|".join(NAMES.split()) + r")\b|number of samples|n_samples")
 
@@ -42,7 +43,9 @@ def _alarm(signum, frame):
 
 def verdict(seed: int, folder: Path) -> tuple[str, str, str]:
     """``(outcome, what was found, the call)`` for the case of this seed."""
-    made = case(seed, folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numpy.matrix
+        made = case(seed, folder)
     previous = signal.signal(signal.SIGVTALRM, _alarm)
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -130,8 +133,12 @@ def soak(fits: int = 10_000) -> dict[str, float]:
     if child == 0:
         os._exit(0 if one(1) == alone[1] else 1)
     status = os.waitpid(child, 0)[1]
-    return {"memory grew by MiB": after[0] - before[0], "files grew by": after[1] - before[1],
-            "threads differ in": sum(a != b for a, b in zip(alone, together, strict=True)), "fork failed": status}  # fmt: skip
+    return {
+        "memory grew by MiB": after[0] - before[0],
+        "files grew by": after[1] - before[1],
+        "threads differ in": sum(a != b for a, b in zip(alone, together, strict=True)),
+        "fork failed": status,
+    }
 
 
 def main() -> None:

@@ -22,14 +22,28 @@ import trimreg as tr
 LOSSES = ("quadratic", "logistic", "poisson", "gamma", "huber", "cox", "multinomial", "multitask")
 MODELS = {
     "quadratic": (tr.TrimmedLasso, tr.TrimmedLasso, tr.TrimmedGroupLasso, tr.MEstimator),
-    "logistic": (tr.TrimmedLogisticRegression,), "poisson": (tr.TrimmedPoissonRegressor,),
-    "gamma": (tr.TrimmedGammaRegressor,), "huber": (tr.TrimmedHuberRegressor,), "cox": (tr.TrimmedCoxRegressor,),
-    "multinomial": (tr.TrimmedLogisticRegression,), "multitask": (tr.MultiTaskTrimmedLasso,),
-}  # fmt: skip
-KINDS = {"fit": 10, "solve": 8, "steps": 1, "path": 1, "batch": 2, "certify": 1, "near_best": 0.5, "resample": 0.5,
-         "cv": 0.5, "graph": 3}  # fmt: skip
-CONTAINERS = ("array", "fortran", "float32", "list", "frame", "csr", "csc", "coo", "disk", "integers", "bool", "matrix",
-              "readonly", "object", "strided")  # fmt: skip
+    "logistic": (tr.TrimmedLogisticRegression,),
+    "poisson": (tr.TrimmedPoissonRegressor,),
+    "gamma": (tr.TrimmedGammaRegressor,),
+    "huber": (tr.TrimmedHuberRegressor,),
+    "cox": (tr.TrimmedCoxRegressor,),
+    "multinomial": (tr.TrimmedLogisticRegression,),
+    "multitask": (tr.MultiTaskTrimmedLasso,),
+}
+KINDS = {
+    "fit": 10,
+    "solve": 8,
+    "steps": 1,
+    "path": 1,
+    "batch": 2,
+    "certify": 1,
+    "near_best": 0.5,
+    "resample": 0.5,
+    "cv": 0.5,
+    "graph": 3,
+}
+CONTAINERS = ["array", "fortran", "float32", "list", "frame", "csr", "csc", "coo", "disk", "integers", "bool"]
+CONTAINERS += ["matrix", "readonly", "object", "strided"]
 
 
 @dataclass
@@ -161,7 +175,7 @@ def contained(rng, X, folder: Path, seed: int):
     elif how in ("csr", "csc", "coo"):
         given = getattr(sp, f"{how}_{one_of(rng, ('matrix', 'array'))}")(X)
     elif how == "matrix":
-        given = np.matrix(X)  # noqa: NPY201
+        given = np.matrix(X)
     elif how == "readonly":
         given = X.copy()
         given.setflags(write=False)
@@ -188,8 +202,19 @@ def _spoiled(rng, kind, X, y, w, arguments):
     more = ("alpha", "l2", "penalty_factor") if kind in ("fit", "solve", "steps") else ()
     what = one_of(rng, ("X", "X", "y", "y", "h", *more, *(("sample_weight",) if kind != "resample" else ())))
     if what == "X":
-        X = one_of(rng, (X[:, :0], X[0], np.where(np.arange(p) == 0, np.nan, X), X.astype(str), X * 1j, None, {"a": X},
-                         np.ma.masked_array(X, np.ones((n, 1)) * (np.arange(p) == 0))))  # fmt: skip
+        X = one_of(
+            rng,
+            (
+                X[:, :0],
+                X[0],
+                np.where(np.arange(p) == 0, np.nan, X),
+                X.astype(str),
+                X * 1j,
+                None,
+                {"a": X},
+                np.ma.masked_array(X, np.ones((n, 1)) * (np.arange(p) == 0)),
+            ),
+        )
     elif what == "y":
         y = one_of(
             rng, (None, y[:-1] if n > 1 else y[:0], np.full(n, np.nan), np.full(n, 1j), y[:, None, None])
@@ -223,9 +248,19 @@ def case(seed: int, folder: Path) -> Case:
     y, w = target(rng, values, loss), weights(rng, n)
     h = int(rng.integers(0, p + 1)) if rng.random() < 0.3 else int(rng.integers(0, min(p, 6) + 1))
     alpha: Any = "exact" if rng.random() < 0.5 else float(10.0 ** rng.uniform(-6, 1))
-    facts = {"h": h, "alpha": alpha, "l2": float(one_of(rng, (0.0, 0.0, 0.01, 1.0))), "loss": loss, "X": values, "y": y,
-             "sample_weight": w, "fit_intercept": bool(rng.random() < 0.7), "standardize": bool(rng.random() < 0.6),
-             "penalty_factor": None, "positive": bool(rng.random() < 0.1)}  # fmt: skip
+    facts = {
+        "h": h,
+        "alpha": alpha,
+        "l2": float(one_of(rng, (0.0, 0.0, 0.01, 1.0))),
+        "loss": loss,
+        "X": values,
+        "y": y,
+        "sample_weight": w,
+        "fit_intercept": bool(rng.random() < 0.7),
+        "standardize": bool(rng.random() < 0.6),
+        "penalty_factor": None,
+        "positive": bool(rng.random() < 0.1),
+    }
     if rng.random() < 0.25:
         facts["penalty_factor"] = _factors(rng, p)
     solver = one_of(rng, ("mm", "mm", "mm", "bcd", "dc", "prox"))
@@ -242,8 +277,16 @@ def case(seed: int, folder: Path) -> Case:
         bad, given, y, w = _spoiled(rng, kind, X, np.asarray(y), w, arguments)
         text += f" bad {bad}"
     facts["bad"] = bad
-    build = {"fit": _fit, "solve": _solve, "steps": _solve, "path": _path, "certify": _certify, "near_best": _certify,
-             "resample": _resample, "cv": _resample}[kind]  # fmt: skip
+    build = {
+        "fit": _fit,
+        "solve": _solve,
+        "steps": _solve,
+        "path": _path,
+        "certify": _certify,
+        "near_best": _certify,
+        "resample": _resample,
+        "cv": _resample,
+    }[kind]
     call = build(rng, kind, given, y, w, arguments, facts)
     return Case(seed, kind, call, text, facts, bad)
 
@@ -264,8 +307,13 @@ def _fit(rng, kind, X, y, w, arguments, facts):
     if model is tr.MEstimator:
         penalty = one_of(rng, ("l1", "mcp", "scad", "slope"))
         facts["penalty"] = penalty
-        arguments = {"penalty": penalty, "alpha": facts["alpha"], "l2": arguments["l2"],
-                     "fit_intercept": facts["fit_intercept"], "standardize": facts["standardize"]}  # fmt: skip
+        arguments = {
+            "penalty": penalty,
+            "alpha": facts["alpha"],
+            "l2": arguments["l2"],
+            "fit_intercept": facts["fit_intercept"],
+            "standardize": facts["standardize"],
+        }
         if arguments["alpha"] == "exact":
             arguments["alpha"] = facts["alpha"] = 0.1
         facts |= {"h": 0, "penalty_factor": None, "positive": False, "solver": "mm", "model": "MEstimator"}
@@ -333,9 +381,16 @@ def _batch(rng, seed, n, p):
     first = X if X.ndim == 2 else X[0]
     loss = one_of(rng, ("quadratic", "logistic"))
     y = np.stack([target(rng, first, loss) for _ in range(count)])
-    facts = {"loss": loss, "X": X, "y": y, "h": int(rng.integers(0, p + 1)), "l2": 0.0,
-             "alpha": "exact" if rng.random() < 0.3 else float(10.0 ** rng.uniform(-4, 1)),
-             "fit_intercept": bool(rng.random() < 0.5), "standardize": bool(rng.random() < 0.5)}  # fmt: skip
+    facts = {
+        "loss": loss,
+        "X": X,
+        "y": y,
+        "h": int(rng.integers(0, p + 1)),
+        "l2": 0.0,
+        "alpha": "exact" if rng.random() < 0.3 else float(10.0 ** rng.uniform(-4, 1)),
+        "fit_intercept": bool(rng.random() < 0.5),
+        "standardize": bool(rng.random() < 0.5),
+    }
     arguments = {name: facts[name] for name in ("h", "alpha", "loss", "fit_intercept", "standardize")}
     text = f"batch {count} of {n}x{p} {arguments}"
     return Case(seed, "batch", lambda: tr.solve_batch(X, y, max_iter=200, **arguments), text, facts)

@@ -241,8 +241,8 @@ def _fit(facts, model, result, warned):
     divisor = np.where(divisor > 0, divisor, 1.0)
     with np.errstate(all="ignore"):
         gradient, along, longest = gradient / divisor, unit / divisor, (norms / divisor).max()
-        if facts["fit_intercept"] and name not in ("quadratic", "multitask", "cox"):
-            longest = max(longest, LONG(1))  # the constant column
+        constant = facts["fit_intercept"] and name not in ("quadratic", "multitask", "cox")
+        longest = max(longest, LONG(constant or facts["solver"] == "mm"))
         gradient = gradient + facts["l2"] * finite[label] * theta * along
         threshold = result.alpha * np.asarray(result.weights, dtype=LONG) * finite
         aim = 1e-3 * max(natural, steep) * longest + 1e4 * EPS * longest * np.abs(size).max() * (
@@ -263,5 +263,6 @@ def _fit(facts, model, result, warned):
                 level = result.alpha * finite[g] * along[inside][0]
             distance = np.sqrt(np.sum(pull**2)) - np.max(level)
         if distance > aim + 1e-3 * np.max(level):
-            return f"converged, and part {g} violates its condition by {float(distance / aim) * 1e-3:.2g} of the slope"
+            share = float(distance / aim) * 1e-3
+            return f"converged, and part {g} violates its condition by {share:.2g} of the slope"
     return ""

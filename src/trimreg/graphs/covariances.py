@@ -109,7 +109,8 @@ def _wide_enough(S, dtype):
     low, high = float(np.diagonal(S).min()), float(np.diagonal(S).max())
     if not (low > 1e-280 and high < 1e280):
         raise ValueError(
-            f"the variances of X must lie between 1e-280 and 1e280; got {low:.3g} to {high:.3g}. Scale the columns"
+            f"the variances of X must lie between 1e-280 and 1e280; got {low:.3g} to {high:.3g}; scale the "
+            "columns"
         )
     return dtype if low > 1e-25 and high < 1e25 else np.dtype(np.float64)
 

@@ -54,14 +54,20 @@ class OverAnEstimator:
         for name, value in (("X", X), ("y", y)):
             check.check_container(name, value)
         if not is_far(X):
-            count, given = check.check_real("X", X).shape[:1], np.shape(y)[:1]
-            if y is not None and np.ndim(y) > 2:
-                raise ValueError(f"y must be a vector or a matrix; got shape {np.shape(y)}")
-            if y is not None and given and given != count:
-                raise ValueError(f"y must have one entry per sample, {count[0]} in all; got {given[0]}")
-            X, y = validate_data(
-                self, to_host(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True
-            )
+            check.check_real("X", X)
+            try:
+                X, y = validate_data(
+                    self,
+                    to_host(X),
+                    y,
+                    accept_sparse="csr",
+                    dtype=[np.float64, np.float32],
+                    multi_output=True,
+                )
+            except ValueError as error:  # it does not say which of the two
+                raise ValueError(
+                    f"X and y must be arrays of numbers with one row per sample: {error}"
+                ) from None
         else:
             check.check_features(self, X)
             X = check.check_matrix(X)

@@ -189,7 +189,7 @@ def merged_moments(one, other, center):
         return total, m1, q1 + q2
     with np.errstate(over="ignore", under="ignore"):
         apart = m2 - m1
-        return total, m1 + apart * (s2 / total), q1 + q2 + apart**2 * (s1 * s2 / total)
+        return total, m1 + apart * (s2 / total), q1 + q2 + apart * (apart * (s1 * s2 / total))
 
 
 def scaled_squares(block, d, W, offset):
