@@ -5,6 +5,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso
 
+from trimreg import solve
 from trimreg.penalties import L1, MCP, SCAD, TrimmedL1
 from trimreg.solvers import SOLVERS, get_solver, run
 from trimreg.solvers.first_order import bcd, dc, prox
