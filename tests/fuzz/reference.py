@@ -234,6 +234,8 @@ def _fit(facts, model, result, warned):
         return "predictions are not finite"
     if not result.converged or warned or facts.get("penalty") == "slope":
         return ""
+    if name == "huber" and scale is None and loss <= 1e-5 * max(null, origin):
+        return ""  # residuals are rounding of the coefficients
     # Stationarity for the weights of the result, for columns of norm one (first-order methods: as they are)
     gradient = np.atleast_2d(((X - mean).T @ slope).T)
     natural = np.sqrt(np.sum((null_slope[live].T ** 2) / d[live]))
