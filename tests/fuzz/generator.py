@@ -326,7 +326,7 @@ def _solve(rng, kind, X, y, w, arguments, facts):
     arguments = dict(arguments)
     name = facts["loss"]
     loss: Any = tr.losses.Huber() if name == "huber" else name
-    if np.ndim(y) == 1 and name == "cox" and len(y):
+    if np.ndim(y) == 1 and name == "cox" and not facts["bad"]:
         y = facts["y"] = np.column_stack([np.abs(y), np.asarray(y) >= 0]).astype(float)
     h, factor = arguments.pop("h"), arguments.pop("penalty_factor")
     if kind == "steps":
