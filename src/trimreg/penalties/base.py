@@ -274,7 +274,8 @@ class Penalty:
         """
         residual = self.norm.residual(theta, gradient, self.thresholds(weights, alpha), positive)
         with np.errstate(over="ignore"):
-            return float(min(residual @ residual, np.finfo(float).max))
+            square = float(residual @ residual)
+        return square if square < np.inf or np.isinf(residual).any() else float(np.finfo(float).max)
 
     # -- for a subclass to state, on the lengths of the regular parts --------------------------------
 
