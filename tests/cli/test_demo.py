@@ -119,7 +119,7 @@ def test_interrupt_of_the_process_is_status_130(tmp_path):
     )
     first = process.stderr.readline()  # the work has begun
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=600)
     assert first.startswith("[1/8]")
     assert (process.returncode, out) == (130, "")
     assert list(tmp_path.iterdir()) == []

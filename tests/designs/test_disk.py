@@ -361,7 +361,7 @@ def test_the_next_block_is_read_while_one_is_worked_on(X, tmp_path, monkeypatch)
     monkeypatch.setattr(type(rows._store), "_fill", noted)
     sweep = rows.sweep(pulled)
     next(sweep)
-    assert all(started.acquire(timeout=10) for _ in range(2))  # the first block and, unasked, the second
+    assert all(started.acquire(timeout=300) for _ in range(2))  # the first block and, unasked, the second
     assert not started.acquire(timeout=0.05)  # but no third: its buffer is in use
     sweep.close()
 
@@ -434,7 +434,7 @@ def test_a_sweep_that_is_closed_waits_for_the_read_under_way(X, tmp_path, monkey
         reads.append(None)
         if len(reads) == 2:
             threading.Timer(0.05, go_on.set).start()
-            assert go_on.wait(10)
+            assert go_on.wait(300)
         return original(self, *arguments)
 
     monkeypatch.setattr(type(rows._store), "_fill", slow)

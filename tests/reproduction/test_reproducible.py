@@ -75,7 +75,7 @@ def test_a_command_that_is_killed_goes_on_to_the_same_rows(tmp_path):
             os.kill(process.pid, signal.SIGKILL)
             break
         time.sleep(0.01)
-    assert process.wait(timeout=60) == -signal.SIGKILL
+    assert process.wait(timeout=600) == -signal.SIGKILL
     kept = rows(store)
     fig4 = get_experiment("fig4")
     cells = {cell.name: cell for cell in fig4.cells("quick")}

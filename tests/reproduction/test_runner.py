@@ -50,7 +50,7 @@ def test_kill_and_resume(tmp_path):
     path = tmp_path / "results.sqlite"
     process = start(path, 30, 2)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)  # the pipe ends with the last worker: none outlives the run for long
+    process.communicate(timeout=600)  # the pipe ends with the last worker: none outlives the run for long
     assert process.returncode == -signal.SIGKILL
     with Store(path) as store:
         kept = contents(store)
@@ -66,7 +66,7 @@ def test_interrupt_and_resume(tmp_path):
     path = tmp_path / "results.sqlite"
     process = start(path, 30, 2)
     os.killpg(process.pid, signal.SIGINT)
-    words = process.communicate(timeout=60)[0].split()
+    words = process.communicate(timeout=600)[0].split()
     assert process.returncode == 130
     with Store(path) as store:
         kept = contents(store)
