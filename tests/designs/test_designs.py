@@ -261,3 +261,15 @@ def test_a_sparse_design_is_never_made_dense(convert):
         tracemalloc.stop()
     assert np.any(theta)
     assert peak < 30e6
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_products_column_by_column(scale, monkeypatch):
+    """The gradient of an X with short columns that is larger than the caches."""
+    monkeypatch.setattr("trimreg.designs.dense._LARGE", 1)
+    rng = np.random.default_rng(0)
+    X, r, d = rng.standard_normal((N, P)), rng.standard_normal(N), np.full(N, 1 / N)
+    by_rows, by_columns = (
+        as_design(make(X), d, center=True, scale=scale) for make in (np.ascontiguousarray, np.asfortranarray)
+    )
+    np.testing.assert_allclose(by_columns.rmatvec(r), by_rows.rmatvec(r), rtol=1e-12)

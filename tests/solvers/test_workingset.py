@@ -332,3 +332,19 @@ def test_a_step_that_the_objective_does_not_show_is_taken_whole(seed, level):
     moved = inner._improve(theta, eta, gradient, threshold, support, 1e-5 * far)
     left = subgradient_residual(moved.theta, problem.loss_gradient(moved.predictor), threshold)
     assert np.abs(left).max() < 1e-3 * far
+
+
+@pytest.mark.parametrize("shape", [(4000, 400), (400, 1500)])
+@pytest.mark.parametrize("effort", ["low", "medium"])
+def test_working_sets_apart_end_at_local_minima(shape, effort):
+    """In tall data the working set apart was taken apart again without end; in wide data MM starts apart."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal(shape)
+    y = (rng.random(shape[0]) < expit(X[:, :10].sum(axis=1))).astype(float)
+    alpha = 0.3 * np.max(np.abs(X.T @ (y - 0.5))) / shape[0]
+    result = solve(X, y, loss="logistic", penalty=TrimmedL1(8), alpha=alpha, effort=effort)
+    assert result.converged
+    assert np.sqrt(result.stationarity) <= 1e-5 * alpha
+    assert np.count_nonzero(result.weights == 0) == 8
+    largest = np.sort(np.abs(result.coef))[-8:]
+    assert np.array_equal(np.sort(np.abs(result.coef[result.weights == 0])), largest)

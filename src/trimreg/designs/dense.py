@@ -12,6 +12,9 @@ import numpy as np
 
 from .base import BLOCK_ELEMENTS, ScaledMatrix, weighted_gram
 
+_SHORT = 1500  # rows of a column that stays in the first cache
+_LARGE = 1 << 21  # elements of X that do not stay in any
+
 
 class DenseDesign(ScaledMatrix):
     """A dense array as a design. ``X`` is read in place; only the columns of a working set are copied."""
@@ -40,11 +43,22 @@ class DenseDesign(ScaledMatrix):
     def _transposed_product(self, r):
         # r' X, not X' r: BLAS then packs the thin factor instead of X, up to twice as fast
         if self.dtype == float:
+            if r.ndim == 1 and self._streams:
+                return np.vecdot(self.X.T, r)
             return (r.T @ self.X).T
         product = np.zeros((*r.shape[1:], self.shape[1]))
         for rows, cols in self._blocks():
             product[..., cols] += r[rows].T @ self.X[rows, cols].astype(float)
         return product.T
+
+    @property
+    def _streams(self):
+        """Whether products column by column are faster than BLAS: short columns of an X larger than caches.
+
+        Then memory is read in one stream instead of several, at up to twice the speed.
+        """
+        n, p = self.shape
+        return self._by_columns and n <= _SHORT and n * p >= _LARGE and hasattr(np, "vecdot")  # NumPy 2
 
     def _take(self, W, rows=slice(None)):
         """A float64 copy of the columns W of X, of some of its rows."""

@@ -57,6 +57,8 @@ def default_start(inner, effort):
     tol = inner.tol if exactly else max(1e-3, inner.tol)
     theta, gradient, loss, weights = lasso_start(softened, tol, rounds)
     yield Step(theta, weights, loss + penalty.value(theta, problem.alpha), message="start")
+    if rounds == 1 and inner.gram is None and problem.near:
+        theta, weights = settled_apart(inner, theta, gradient, weights)
     return theta, gradient, weights
 
 
@@ -111,6 +113,31 @@ def lasso_start(inner, tol, rounds=5):
         if count == 0 and not stays:
             inner = GramSolver(inner, np.sort(inner.gram.members), theta, gradient, loss)
     return theta, gradient, loss, weights
+
+
+def settled_apart(inner, theta, gradient, weights, tol=1e-2, rounds=5):
+    """``(theta, weights)`` after some steps of MM on the columns alone that are likely to matter.
+
+    Each saves a pass over X. The points on the way need few digits, the last one is solved to its end.
+    """
+    alpha, norm = inner.problem.alpha, inner.norm
+    threshold = inner.problem.penalty.thresholds(weights, alpha)
+    parts = np.flatnonzero((norm.lengths(theta) > 0) | (threshold == 0))
+    if not inner.worth_apart(parts):
+        return theta, weights
+    parts = inner.with_likely(parts, gradient, threshold)
+    apart, W = inner.restricted(parts), norm.coordinates(parts)
+    local, slope, some = theta[W], gradient[W], weights[parts]
+    for _ in range(rounds):
+        threshold = apart.problem.penalty.thresholds(some, alpha)
+        local, slope, *_ = apart.solve(local, threshold, tol=max(tol, inner.tol), gradient=slope)
+        previous, some = some, apart.problem.weights(local, slope)
+        if np.array_equal(some, previous):
+            local, *_ = apart.solve(local, threshold, tol=0.3 * inner.tol, gradient=slope)
+            break
+    theta, weights = np.zeros_like(theta), np.ones_like(weights)
+    theta[W], weights[parts] = local, some
+    return theta, weights
 
 
 def grown_start(inner):

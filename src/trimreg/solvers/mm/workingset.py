@@ -212,10 +212,10 @@ class WorkingSetSolver(InnerSolver):
             parts = self._working_set(theta, free, violation, goal)
             if not problem.near:
                 problem.design.expect(self._likely(gradient, excluded))
-            apart = self._worth_apart(parts)
+            apart = self.worth_apart(parts)
             wide = apart and problem.near
             if wide:
-                parts = self._with_likely(parts, gradient, threshold)
+                parts = self.with_likely(parts, gradient, threshold)
             improve = self._improve_apart if apart else self._improve
             # A quadratic comes back on larger sets; a Newton model is solved as far as it can be trusted.
             share = 3e-3 if self.gram is None else 0.03
@@ -300,14 +300,16 @@ class WorkingSetSolver(InnerSolver):
         first = np.argpartition(-pull, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
         return first[np.argsort(-pull[first], kind="stable")]
 
-    def _worth_apart(self, parts):
+    def worth_apart(self, parts):
         """Whether Newton steps on these parts alone save passes over X."""
         if self.gram is not None:
             return False
-        small = self.problem.near and self.problem.y.shape[0] * self.problem.n_features < _SMALL
-        return not small and parts.size <= min(self.room(), (self.norm.count - 1) // 4)
+        if not self.problem.near:
+            return parts.size <= min(self.room(), (self.norm.count - 1) // 4)
+        small = self.problem.y.shape[0] * self.problem.n_features < _SMALL
+        return not small and 2 * (parts.size + _LIKELY) <= self.norm.count
 
-    def _with_likely(self, parts, gradient, threshold):
+    def with_likely(self, parts, gradient, threshold):
         """These parts and others that are likely to violate their conditions next: the nearest to it."""
         near = np.where(self.alive, self.norm.dual_lengths(gradient) - threshold, -np.inf)
         near[parts] = -np.inf
