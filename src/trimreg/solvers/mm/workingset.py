@@ -212,7 +212,7 @@ class WorkingSetSolver(InnerSolver):
             parts = self._working_set(theta, free, violation, goal)
             if not problem.near:
                 problem.design.expect(self._likely(gradient, excluded))
-            apart = self.worth_apart(parts)
+            apart = self.gram is None and self.worth_apart(parts)
             wide = apart and problem.near
             if wide:
                 parts = self.with_likely(parts, gradient, threshold)
@@ -302,12 +302,10 @@ class WorkingSetSolver(InnerSolver):
 
     def worth_apart(self, parts):
         """Whether Newton steps on these parts alone save passes over X."""
-        if self.gram is not None:
-            return False
         if not self.problem.near:
             return parts.size <= min(self.room(), (self.norm.count - 1) // 4)
-        small = self.problem.y.shape[0] * self.problem.n_features < _SMALL
-        return not small and 2 * (parts.size + _LIKELY) <= self.norm.count
+        large = self.problem.y.shape[0] * self.problem.n_features >= _SMALL
+        return large and 2 * (parts.size + _LIKELY) <= self.norm.count
 
     def with_likely(self, parts, gradient, threshold):
         """These parts and others that are likely to violate their conditions next: the nearest to it."""
