@@ -488,3 +488,15 @@ def test_no_single_swap_is_missed(loss, seed, h):
             swapped = np.append(support[support != i], j)
             other = Model(h=h, effort="low").fit(X[:, swapped], y)
             assert other.objective_ >= found.objective_ - 1e-6 * abs(found.objective_), (i, j)
+
+
+@pytest.mark.parametrize("loss", ["multitask", "gamma"])
+def test_fits_that_nearly_interpolate_are_not_kicked(loss, monkeypatch):
+    """Every kick was a search as large as the data; the free set hardly matters there."""
+    kicks = []
+    monkeypatch.setattr("trimreg.solvers.mm.solver.kick", lambda *given: kicks.append(given))
+    X, y = data(loss, n=30, p=60)
+    result = solve(X, y, loss=loss, penalty=TrimmedL1(2), alpha=2e-3, fit_intercept=True)
+    assert result.converged
+    assert np.count_nonzero(result.coef) >= 15 * (2 if loss == "multitask" else 1)
+    assert not kicks

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..gram import cholesky_solve, regularized_cholesky
 from .group_kernels import TOP, block_descent, residual, shift
+from .kernels import submatrix
 
 _FIRST_EPOCHS = 5  # after them the number of active groups is known
 _ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
@@ -31,7 +32,7 @@ def group_residual(theta, gradient, starts, threshold, q):
 def newton_direction(hessian, slope, size):
     """``-H^-1 slope``, approximately if H is singular. The diagonal of H is about ``size``, or 0 in both."""
     scale = 1.0 / np.sqrt(np.where(size > 0, size, 1.0))
-    factor = regularized_cholesky(hessian * np.multiply.outer(scale, scale))
+    factor = regularized_cholesky(hessian * scale * scale[:, None])
     return -scale * cholesky_solve(factor, scale * slope)
 
 
@@ -59,9 +60,15 @@ def newton_on_groups(gram, gradient, theta, starts, threshold, tol, patience=10)
         slope = gradient[active] + bend * x
         if np.max(np.abs(slope)) <= tol:
             return
-        block = gram[np.ix_(active, active)]
+        block = submatrix(gram, active, active)
         unit = x * np.sqrt(bend) / r
-        hessian = block - np.multiply.outer(unit, unit) * np.equal.outer(of, of)
+        hessian = block.copy()
+        for lag in range(int(np.bincount(of).max())):  # entries within groups only, which are mostly small
+            i = np.flatnonzero(of[lag:] == of[: of.size - lag])
+            within = unit[i] * unit[i + lag]
+            hessian[i, i + lag] -= within
+            if lag:
+                hessian[i + lag, i] -= within
         hessian[np.diag_indices_from(hessian)] += bend
         d = newton_direction(hessian, slope, np.diagonal(block) + bend)
         decrease = slope @ d

@@ -78,21 +78,10 @@ EFFORTS = {
     "low": Effort(search=False),
     "medium": Effort(search=True),
     "high": Effort(
-        True,
-        True,
-        (32, 16, 8, 4, 2),
-        trials=24,
-        kicks=20,
-        subset_kicks=30,
-        rounds=3,
-        subset_rounds=4,
-        starts=180,
-        work=4e8,
-        agreed=4,
-        patience=400,
-        rivals=True,
+        search=True, splices=(32, 16, 8, 4, 2), trials=24, kicks=20, subset_kicks=30, rounds=3,
+        subset_rounds=4, starts=180, work=4e8, agreed=4, patience=400, rivals=True,
     ),
-}
+}  # fmt: skip
 
 _EPS = float(np.finfo(float).eps)
 _DOUBT = 0.25  # of what a leaving part costs: so much may the model of a loss be off
@@ -224,8 +213,11 @@ def improve_on_model(
     exact = problem.alpha >= problem.exact_threshold()
     # Under a soft alpha every search with kicks may find a lower basin; best subsets settle sooner.
     kicks, most = (effort.kicks // 2, 2 * effort.rounds) if exact else (effort.kicks, np.inf)
+    # So many coefficients nearly interpolate: the free set hardly matters, but searches are large.
+    samples = problem.loss.n_outputs * np.count_nonzero(problem.d)
+    wide = 2 * np.count_nonzero(best.theta) >= samples and not problem.ridge.any() and not effort.rivals
+    kicks, enough = (0, _FEW) if wide or not effort.homotopy else (kicks, np.inf)
     improved, searches = True, 0
-    enough = np.inf if effort.homotopy else _FEW
     while searchable and improved and searches < enough and best.converged and not best.trouble:
         searches += 1
         kicks = kicks if searches <= most else 0
