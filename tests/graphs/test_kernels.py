@@ -230,6 +230,20 @@ def test_one_visit_is_the_minimum_over_one_entry():
         assert model.value(np.array([[0.0, other], [other, 0.0]])) > model.value(D)
 
 
+@pytest.mark.parametrize("share", [0.05, 1.0])
+def test_a_product_with_few_entries_and_with_all(share):
+    rng = np.random.default_rng(0)
+    M = rng.standard_normal((30, 30))
+    M, X = M @ M.T, np.zeros((30, 30))
+    rows, columns = np.triu_indices(30)
+    used = rng.random(rows.size) < share
+    rows, columns = rows[used], columns[used]
+    x, found = rng.standard_normal(rows.size), np.empty(rows.size)
+    X[rows, columns] = X[columns, rows] = x
+    kernels.sandwiched(M, rows, columns, x, found)
+    assert np.allclose(found, (M @ X @ M)[rows, columns], rtol=1e-10, atol=1e-8)
+
+
 @pytest.mark.parametrize("p", [2, 5, 12, 26])
 def test_face_step_solves_the_smooth_model(p):
     model = Model(p, seed=p, zeros=1.0, infinite=0.0)  # nothing is penalized: Newton's direction

@@ -28,7 +28,7 @@ from ...solvers.lapack import factored, inverted, product, solved
 _SUMS = {"reassoc", "contract", "nsz"}  # sums may be reordered; NaN and inf keep their meaning
 FACE_AT_MOST = 2000  # entries that are solved for jointly when coordinate descent is slow
 _FEW = 500  # entries up to which a factorization is cheap, and more accurate than conjugate gradients
-_GRADIENTS, _GRADIENT_SWEEPS = 40, 40.0  # conjugate gradients per step; the sweeps that half of them cost
+_GRADIENTS, _GRADIENT_SWEEPS = 40, 15.0  # conjugate gradients per step; the sweeps that half of them cost
 _INEXACT_STEPS = 25  # after this many steps, directions are computed to full accuracy at any cost
 
 CONVERGED, OUT_OF_STEPS, STUCK, UNBOUNDED = 0, 1, 2, 3
@@ -226,6 +226,14 @@ def face_step(S, threshold, Theta, W, rows, starts, D):
 def sandwiched(M, first, second, x, out):
     """The entries ``(first, second)`` of ``M X M``, with X the symmetric matrix that has x there."""
     p = M.shape[0]
+    if 8 * x.size > p * p:  # most entries: two products of whole matrices are faster
+        X = np.zeros((p, p))
+        for e in range(x.size):
+            X[first[e], second[e]] = X[second[e], first[e]] = x[e]
+        X = product(M, product(X, M))
+        for e in range(x.size):
+            out[e] = X[first[e], second[e]]
+        return
     half, turned = np.zeros((p, p)), np.empty((p, p))
     for e in range(x.size):
         i, j, one = first[e], second[e], x[e]
@@ -294,7 +302,7 @@ def gradient_step(S, threshold, Theta, W, rows, starts, D, goal):
     before = 0.0
     for turn in range(_GRADIENTS):
         largest = np.max(np.abs(r))
-        if largest <= 0.3 * goal:
+        if largest <= goal:
             break
         sandwiched(Theta, first, second, r, z)
         product_rz = _inner(first, second, r, z)
@@ -362,7 +370,7 @@ def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps, pat
             left = min(np.log(largest / (0.1 * goal)) / -np.log(rate), patience) * one_sweep
             useful = largest <= 0.5 * at_last_face
             if many and fell and left > _GRADIENT_SWEEPS * one_sweep:
-                fell = gradient_step(S, threshold, Theta, W, rows, starts, D, goal) and useful
+                fell = gradient_step(S, threshold, Theta, W, rows, starts, D, goal)
             elif size <= FACE_AT_MOST and left > one_face:
                 # If W is nearly singular the Hessian is too ill-conditioned to solve with: the remaining
                 # changes are rounding and will not get smaller.
@@ -439,7 +447,10 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
         if n_iter == max_iter:
             return Theta, W, objective, gap, violation, n_iter, OUT_OF_STEPS
         n_iter += 1
-        goal = max(min(0.1, violation) * violation, 1e-15)  # below this, slopes are rounding
+        # For many entries an accurate direction costs more than the steps that it saves. Slopes below 1e-15
+        # are rounding.
+        share = min(0.1, violation) if starts[p] <= _FEW else min(0.3, np.sqrt(violation))
+        goal = max(share * violation, 1e-15)
         patience = 10.0 * max_sweeps if n_iter <= _INEXACT_STEPS else np.inf
         D = newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps, patience)
         slope = descent(S, threshold, Theta, W, D)

@@ -66,6 +66,8 @@ def iterate(
     rough = max(_ROUGH, tol)
     ends: list[MMStep] = []
     for weights, theta in _starting_weights(inner, theta0, start, effort):
+        if theta is inner.null and ends:  # the way from an earlier end is shorter
+            theta = ends[-1].theta
         try:
             for point in majorize_minimize(inner, weights, theta, rough):
                 yield _step(min([point, *ends], key=_objective))
