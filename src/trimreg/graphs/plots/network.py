@@ -14,6 +14,8 @@ from ..diagnostics.point import symmetric_matrix
 
 POSITIVE, NEGATIVE = PALETTE[0], PALETTE[1]
 NAMED_UP_TO = 60  # nodes; the names of more nodes would cover the picture
+HUBS = 20  # nodes with the most edges, the only ones that are named in a larger graph
+MOST_EDGES = 250  # of a larger graph; more lines run into each other
 LONGEST_NAME = 24  # characters
 
 
@@ -38,12 +40,15 @@ def network(
         Positions of the nodes: neighbors close together (:func:`force_layout`), on a circle in the order of
         the variables, or the given points.
     max_edges : int, optional
-        Draw only this many edges, the strongest; the legend says how many are not shown.
+        Draw only this many edges, the strongest; the legend says how many are not shown. A graph of more than
+        60 nodes is drawn in part by default: of its largest component the 250 strongest edges, and the nodes
+        that they join.
     truth : sequence of pairs, optional
         The true edges, as names or indices of their two nodes, in either order. True edges are drawn solid,
         other edges dashed, and missed edges dotted in gray. An edge hidden by ``max_edges`` is not missed.
     labels : bool, optional
-        Whether to write the names; by default for up to 60 nodes.
+        Whether to write the names; by default of all nodes if there are at most 60, else of the 20 nodes with
+        the most edges.
     title : str, optional
 
     Returns
@@ -63,11 +68,18 @@ def network(
     p = len(partial)
     if max_edges is not None and (not isinstance(max_edges, Integral) or max_edges < 0):
         raise ValueError(f"max_edges must be an integer >= 0; got {max_edges!r}")
+    left_out: list[str] = []
+    whole = max_edges is not None or truth is not None or labels or not _is_named(layout, "spring")
+    if p > NAMED_UP_TO and not whole:
+        partial, names, left_out = _largest_part(partial, names)
+        p = len(partial)
     pairs = np.argwhere(np.triu(partial, 1))
     pairs = pairs[np.argsort(-np.abs(partial[tuple(pairs.T)]), kind="stable")]
     known = _known_pairs(truth, names)
     missed = np.array(sorted(known - set(map(tuple, pairs.tolist()))), dtype=int).reshape(-1, 2)
     hidden = 0 if max_edges is None else max(0, len(pairs) - max_edges)
+    if hidden:
+        left_out.append(f"{hidden} weaker edges not shown")
     pairs = pairs[: len(pairs) - hidden]
     true = np.array([truth is None or (i, j) in known for i, j in pairs.tolist()], dtype=bool)
     joined = np.concatenate([pairs, missed])
@@ -80,17 +92,51 @@ def network(
     rho = partial[tuple(pairs.T)]
     widths = _widths(np.abs(rho), widest=radius)
     _draw_edges(ax, positions, pairs, rho, widths, true, missed)
-    _draw_nodes(ax, positions, np.bincount(joined.ravel(), minlength=p) > 0, radius)
+    degree = np.bincount(joined.ravel(), minlength=p)
+    _draw_nodes(ax, positions, degree > 0, radius)
     extent = np.array([ax.get_window_extent().width, ax.get_window_extent().height]) * 72.0 / ax.figure.dpi
-    texts = _write_names(ax, names, p) if labels or (labels is None and p <= NAMED_UP_TO) else []
-    if texts and isinstance(layout, str) and layout == "circular" and p > 16:
-        _place_as_rays(ax, positions, texts, radius, extent)
+    named = np.arange(p)
+    if labels is None and p > NAMED_UP_TO:
+        hubs = np.argsort(-degree, kind="stable")[: min(HUBS, np.count_nonzero(degree))]
+        named = np.sort(hubs)
+        if named.size:
+            left_out.append(f"Named: the {named.size} nodes with the most edges")
+    texts = [] if labels is not None and not labels else _write_names(ax, [names[k] for k in named], p)
+    if texts and _is_named(layout, "circular") and p > 16:
+        _place_as_rays(ax, positions[named], texts, radius, extent)
     else:
-        _place(ax, positions, joined, texts, radius, extent)
-    _explain(ax, rho, widths, None if truth is None else (true, missed), hidden, extent)
+        _place(ax, positions, named, joined, texts, radius, extent)
+    _explain(ax, rho, widths, None if truth is None else (true, missed), left_out, extent)
     if title is not None:
         ax.set_title(title)
     return ax
+
+
+def _is_named(layout, name):
+    return isinstance(layout, str) and layout == name
+
+
+def _largest_part(partial, names):
+    """The largest component with its strongest edges, and what is left out of it."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    joined = np.triu(partial, 1)
+    label = connected_components(csr_array(joined != 0), directed=False)[1]
+    inside = label == np.argmax(np.bincount(label))
+    strength = np.where(inside[:, None] & inside, np.abs(joined), 0.0)
+    cut = np.sort(strength, axis=None)[-MOST_EDGES - 1] if strength.size > MOST_EDGES else 0.0
+    kept = np.where(strength > cut, joined, 0.0)
+    kept += kept.T
+    nodes = np.flatnonzero(kept.any(axis=0))
+    if nodes.size == 0:  # no edges, or all equally strong
+        return partial, names, []
+    edges, shown = np.count_nonzero(joined), np.count_nonzero(kept) // 2
+    left_out = []
+    if nodes.size < len(partial) or shown < edges:
+        shown_of = f"{nodes.size} of {len(partial)} nodes, {shown} of {edges} edges"
+        left_out.append(f"Shown: {shown_of}, the strongest of the largest component")
+    return kept[np.ix_(nodes, nodes)], [names[k] for k in nodes], left_out
 
 
 def force_layout(p: int, edges: ArrayLike, *, iterations: int | None = None, seed: int = 0) -> np.ndarray:
@@ -195,8 +241,8 @@ def _write_names(ax, names, p):
     return texts
 
 
-def _place(ax, positions, joined, texts, radius, extent):
-    """Set the limits of the axes, and put the names where they hide least."""
+def _place(ax, positions, named, joined, texts, radius, extent):
+    """Set the limits of the axes, and put the names of these nodes where they hide least."""
     pads = np.full((2, 2), radius + 3.0)  # margins in points at the two ends of each axis
     if not texts:
         low, high, _ = _frame(positions, extent, pads)
@@ -205,12 +251,13 @@ def _place(ax, positions, joined, texts, radius, extent):
         for strict in (0.05, 1.0):  # names that stick out first widen the frame, and then fit inside
             low, high, scale = _frame(positions, extent, pads)
             points = (positions - low) * scale
-            offsets = label_offsets(points, sizes, points[joined], radius, extent, strict=strict)
+            segments, points = points[joined], points[named]
+            offsets = label_offsets(points, sizes, segments, radius, extent, strict=strict)
             out_low = np.max(sizes / 2 - (points + offsets), axis=0)
             out_high = np.max(points + offsets + sizes / 2 - extent, axis=0)
             pads = np.maximum(pads + np.maximum(np.column_stack([out_low, out_high]) + 2.0, 0.0), pads)
         low, high, _ = _frame(positions, extent, pads)
-        for text, place, offset in zip(texts, positions, offsets, strict=True):
+        for text, place, offset in zip(texts, positions[named], offsets, strict=True):
             text.xy, text.xyann = tuple(place), tuple(offset)
     ax.set_xlim(low[0], high[0])
     ax.set_ylim(low[1], high[1])
@@ -312,7 +359,7 @@ def crossings(low: np.ndarray, high: np.ndarray, segments: np.ndarray) -> np.nda
     return np.sum(first < last, axis=1)
 
 
-def _explain(ax, rho, widths, found, hidden, extent):
+def _explain(ax, rho, widths, found, left_out, extent):
     """Draw the legend below the graph."""
     from matplotlib.lines import Line2D
 
@@ -334,9 +381,9 @@ def _explain(ax, rho, widths, found, hidden, extent):
             handles.append(
                 Line2D([], [], color=color, linestyle=dashes, linewidth=1.6, label=f"{label} ({count})")
             )
-    note = f"{hidden} weaker edges not shown" if hidden else None
+    note = "\n".join(left_out) or None
     if not handles:
-        handles = [Line2D([], [], linestyle="none", label="no edges" if not hidden else "no edges shown")]
+        handles = [Line2D([], [], linestyle="none", label="no edges" if not left_out else "no edges shown")]
     for columns in (4, 2, 1):  # as many as fit; a legend wider than the axes would squeeze them
         legend = ax.legend(
             handles=handles, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0), borderaxespad=0.2,
