@@ -48,7 +48,7 @@ def network(
         other edges dashed, and missed edges dotted in gray. An edge hidden by ``max_edges`` is not missed.
     labels : bool, optional
         Whether to write the names; by default of all nodes if there are at most 60, else of the 20 nodes with
-        the most edges.
+        the most edges, but of none around a circle.
     title : str, optional
 
     Returns
@@ -97,8 +97,8 @@ def network(
     extent = np.array([ax.get_window_extent().width, ax.get_window_extent().height]) * 72.0 / ax.figure.dpi
     named = np.arange(p)
     if labels is None and p > NAMED_UP_TO:
-        hubs = np.argsort(-degree, kind="stable")[: min(HUBS, np.count_nonzero(degree))]
-        named = np.sort(hubs)
+        most = 0 if _is_named(layout, "circular") else min(HUBS, np.count_nonzero(degree))
+        named = np.sort(np.argsort(-degree, kind="stable")[:most])
         if named.size:
             left_out.append(f"Named: the {named.size} nodes with the most edges")
     texts = [] if labels is not None and not labels else _write_names(ax, [names[k] for k in named], p)
