@@ -262,8 +262,8 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
     # A loss that does not see constants loses nothing by centering, and columns are scaled by deviations.
     design = as_design(X, d, center=fit_intercept or not loss.sees_constants, scale=scale)
     target, y_mean = _centered(y, d) if centering else (y, 0.0)
-    if constant and loss.equivariant:  # as exact: a large constant in y would cost the residuals their digits
-        y_mean = float(np.median(y[d > 0]))
+    if constant and loss.equivariant:  # a large constant in y would cost the residuals their digits
+        y_mean = _median(y, d)
         target = y - y_mean
     if constant:
         design, penalty = WithConstant(design), penalty.extended(loss.n_outputs)
@@ -291,6 +291,13 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
     if theta0 is None:
         theta0 = np.zeros((loss.n_outputs, p) if loss.multi_output else p)
     return replace(task, start=task.coordinates(theta0))
+
+
+def _median(y, d):
+    """The lower weighted median: the same entry of y for a sample of weight two and for two samples."""
+    order = np.argsort(y)
+    below = np.cumsum(d[order])
+    return float(y[order][np.searchsorted(below, (0.5 - 1e-12) * below[-1])])
 
 
 def _centered(y, d):
