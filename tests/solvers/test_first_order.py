@@ -308,5 +308,5 @@ def test_get_solver_knows_every_name():
 def test_columns_whose_squares_overflow_are_refused(solver, scale):
     rng = np.random.default_rng(0)
     X, y = scale * rng.standard_normal((20, 4)), rng.standard_normal(20)
-    with pytest.raises(ValueError, match="X must have a longest column of norm between 1e-150 and 1e150"):
+    with pytest.raises(ValueError, match="X must have a longest column of norm between 1e-152 and 1e152"):
         solve(X, y, penalty=TrimmedL1(1), alpha=0.1, solver=solver)

@@ -202,9 +202,9 @@ class Problem:
         unit = float(norms.max(initial=0.0))
         if unit == 0.0:
             return 1.0
-        if not 1e-150 < unit < 1e150:
+        if not 1e-152 < unit < 1e152:
             raise ValueError(
-                "X must have a longest column of norm between 1e-150 and 1e150 for a first-order solver; got "
+                "X must have a longest column of norm between 1e-152 and 1e152 for a first-order solver; got "
                 f"{unit:.3g}; rescale X or pass standardize=True"
             )
         if p <= 2:
