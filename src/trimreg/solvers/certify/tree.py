@@ -234,7 +234,7 @@ class Search:
                 child[part] = side
                 theta = feasible(found.theta, relaxation.quadratic, child)
                 pair.append((child, trial(child, theta, cutoff)))
-            rises = [max(min(one.bound, cutoff) - here, 1e-12) for _, one in pair]
+            rises = [rise if (rise := min(one.bound, cutoff) - here) > 1e-12 else 1e-12 for _, one in pair]
             if rises[0] * rises[1] > best:
                 best, chosen, children = rises[0] * rises[1], part, pair
             if min(rises) >= cutoff - here:
