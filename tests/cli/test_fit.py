@@ -34,6 +34,20 @@ def test_least_squares_is_the_estimator_on_one_hot_columns(call, table, tmp_path
     assert "'city' is text: one-hot" in answer.stderr
 
 
+def test_the_path_on_the_page_has_the_ridge_of_the_model(call, table, tmp_path, monkeypatch):
+    from trimreg.cli import path
+
+    asked, fit_path = {}, path.fit_path
+
+    def noted(*data, **given):
+        asked.update(given)
+        return fit_path(*data, **given)
+
+    monkeypatch.setattr(path, "fit_path", noted)
+    call("fit", table("y"), "--target", "y", "--h", 2, "--l2", 0.5, "--report", tmp_path / "m.html")
+    assert asked["l2"] == 0.5
+
+
 def test_auto_chooses_and_says_what(call, table, tmp_path):
     answer = call("fit", table("y"), "--target", "y", "--json", tmp_path / "m.json")
     assert answer.exit_code == 0, answer.output

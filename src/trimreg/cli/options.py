@@ -167,8 +167,8 @@ def model_report(
 
         groups = getattr(model, "groups", None)
         path, _ = fit_path(
-            X, data.y, data.loss, hs="auto", alphas="exact", groups=groups, standardize=model.standardize,
-            sample_weight=data.weights,
+            X, data.y, data.loss, hs="auto", alphas="exact", l2=model.l2, groups=groups,
+            standardize=model.standardize, sample_weight=data.weights,
         )  # fmt: skip
     name = "model.json" if file is None else Path(file).name
     write_model_report(
