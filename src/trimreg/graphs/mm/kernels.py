@@ -172,6 +172,20 @@ def sweep(S, threshold, Theta, W, rows, starts, D, U):
     return largest
 
 
+@njit(cache=True)
+def nonzero_entries(threshold, Theta, rows, starts, D):
+    """The rows and columns of the entries of ``Theta + D`` that are not zero or not penalized."""
+    p, count = Theta.shape[0], 0
+    first, second = np.empty(starts[p], dtype=np.int64), np.empty(starts[p], dtype=np.int64)
+    for j in range(p):
+        for place in range(starts[j], starts[j + 1]):
+            i = rows[place]
+            if i == j or threshold[i, j] == 0.0 or Theta[i, j] + D[i, j] != 0.0:
+                first[count], second[count] = i, j
+                count += 1
+    return first[:count], second[:count]
+
+
 @njit(cache=True, fastmath=_SUMS)
 def face_step(S, threshold, Theta, W, rows, starts, D):
     """Move to the minimum of the quadratic model over the nonzero entries, with fixed signs.
@@ -180,14 +194,8 @@ def face_step(S, threshold, Theta, W, rows, starts, D):
     happened.
     """
     p = S.shape[0]
-    count = 0
-    first, second = np.empty(starts[p], dtype=np.int64), np.empty(starts[p], dtype=np.int64)
-    for j in range(p):
-        for place in range(starts[j], starts[j + 1]):
-            i = rows[place]
-            if i == j or threshold[i, j] == 0.0 or Theta[i, j] + D[i, j] != 0.0:
-                first[count], second[count] = i, j
-                count += 1
+    first, second = nonzero_entries(threshold, Theta, rows, starts, D)
+    count = first.size
     hessian, rhs = np.empty((count, count)), np.empty(count)
     U = product(D, W)
     for e in range(count):
@@ -276,18 +284,10 @@ def gradient_step(S, threshold, Theta, W, rows, starts, D, goal):
 
     The system is :math:`P (W X W) = r` on these entries. :math:`P (\Theta R \Theta)`, the inverse of the
     whole system restricted to them, is the preconditioner. Entries that would change sign become zero; the
-    step is halved until the model falls. Changes D in place; returns whether it fell.
+    step is divided by four until the model falls. Changes D in place; returns whether it fell.
     """
-    p = S.shape[0]
-    first, second = np.empty(starts[p], dtype=np.int64), np.empty(starts[p], dtype=np.int64)
-    count = 0
-    for j in range(p):
-        for place in range(starts[j], starts[j + 1]):
-            i = rows[place]
-            if i == j or threshold[i, j] == 0.0 or Theta[i, j] + D[i, j] != 0.0:
-                first[count], second[count] = i, j
-                count += 1
-    first, second = first[:count], second[:count]
+    first, second = nonzero_entries(threshold, Theta, rows, starts, D)
+    count = first.size
     x, r, z, q, image, now = (
         np.zeros(count), np.empty(count), np.empty(count), np.empty(count), np.empty(count), np.empty(count),
     )  # fmt: skip
