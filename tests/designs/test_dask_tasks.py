@@ -232,20 +232,21 @@ if __name__ == "__main__":
 """
 
 SERVING = """
-import time
+import sys
 from distributed import LocalCluster
 
 if __name__ == "__main__":
     with LocalCluster(n_workers=1, processes=False, dashboard_address=":0", silence_logs=50,
                       host="127.0.0.1", protocol="tcp://") as cluster:
         print(cluster.scheduler_address, flush=True)
-        time.sleep(600)
+        sys.stdin.read()  # until it is killed, or the test has ended
 """
 
 
 def test_a_scheduler_that_is_killed_in_mid_fit():
     command = [sys.executable, "-c"]
-    with subprocess.Popen([*command, SERVING], stdout=subprocess.PIPE, text=True) as server:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*command, SERVING], **pipes) as server:
         address = server.stdout.readline().strip()
         fit = subprocess.run(
             [*command, DYING, address, str(server.pid)], capture_output=True, text=True, timeout=600

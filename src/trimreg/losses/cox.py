@@ -219,7 +219,8 @@ def _gram_by_columns(t: _Terms, a, design, step):
 def _require_event(event):
     if not np.any(event > 0):
         raise ValueError(
-            "y must have at least one event (1 in its second column, of positive weight); got none"
+            "y must have at least one event of positive weight (a positive time, or 1 in the second column); "
+            "got none"
         )
 
 
