@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimreg.losses import LOSSES, Cox, Huber, Multinomial, get_loss
+from trimreg.losses import LOSSES, Cox, Gamma, Huber, Logistic, Multinomial, Poisson, get_loss
+from trimreg.losses.offset import Shifted
 
 N = 14
 
@@ -15,6 +16,7 @@ LOSSES_AND_VARIANTS = {
     "huber, given scale": Huber(scale=0.7),
     "multinomial, a class without samples": Multinomial(n_classes=4),
     "cox, breslow": Cox(ties="breslow"),
+    **{f"{loss.name}, offsets": Shifted(loss) for loss in (Logistic(), Poisson(), Gamma(), Cox())},
 }
 
 
@@ -55,6 +57,8 @@ class SmallMultiOutput:
 
 def target(loss, rng, n=N):
     """A target that the loss takes, with ties."""
+    if isinstance(loss, Shifted):
+        return np.column_stack([target(loss.base, rng, n), rng.standard_normal(n)])
     if loss.name == "cox":
         return np.column_stack([rng.integers(0, 6, n), rng.random(n) < 0.7]).astype(float)
     if loss.name == "multinomial":

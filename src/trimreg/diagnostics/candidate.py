@@ -171,7 +171,7 @@ def best_constant(loss: Loss, y: np.ndarray, d: np.ndarray) -> float | np.ndarra
         return loss.null_predictor(y, d)
 
     def derivative(b):
-        return float(np.sum(loss.gradient(np.full(y.shape, b), y, d)))
+        return float(np.sum(loss.gradient(np.full(y.shape[0], b), y, d)))
 
     here = derivative(0.0)
     if here == 0.0:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..designs import MultiOutput, WithConstant, as_design
-from ..designs.convert import is_virtual
+from ..designs.convert import is_virtual, to_host
 from ..losses import get_loss
+from ..losses.offset import with_offset
 from ..penalties import get_penalty
 from ..solvers import Problem, SolverResult, SolverSpec, Step, get_solver, run
 from . import validation as check
@@ -85,6 +86,20 @@ class Data:
     def rows(self, index: np.ndarray) -> Data:
         """A copy of these samples."""
         return replace(self, X=self.X[index], y=self.y[index]).weighted(self.d[index])
+
+
+def shifted(settings: Settings, y: Any, offset: Any, exposure: Any = None) -> tuple[Settings, Any]:
+    """The settings and the target of a fit with offsets, or with exposures: see :mod:`trimreg.losses.offset`.
+
+    Without either they are returned as they are.
+    """
+    if offset is None and exposure is None:
+        return settings, y
+    n_samples = len(y) if np.ndim(y) else 0
+    y = check.check_target(y, n_samples, matrix=settings.loss.matrix_target)
+    total = check.check_offset(settings.loss, n_samples, offset, exposure)
+    loss, y = with_offset(settings.loss, y, np.asarray(total))
+    return replace(settings, loss=loss), y
 
 
 def check_data(X: Any, y: Any, sample_weight: Any, settings: Settings) -> Data:
@@ -339,6 +354,7 @@ def solve(
     fit_intercept: bool = False,
     standardize: bool = False,
     sample_weight: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
     theta0: ArrayLike | None = None,
     tol: float = 1e-6,
     max_iter: int | None = None,
@@ -350,12 +366,12 @@ def solve(
 ) -> SolverResult:
     r"""Minimize a loss plus a penalty.
 
-    .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b)
+    .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b + o_i)
               + \frac{l_2}{2} \sum_j f_j \theta_j^2 + P_\alpha(\theta),
               \qquad d_i = \text{sample weight} / \text{their sum},
 
-    where z are the rows of X, with every column divided by its deviation if ``standardize``, and f are the
-    factors of the penalty.
+    where z are the rows of X, with every column divided by its deviation if ``standardize``, f are the
+    factors of the penalty, and o are offsets, 0 by default.
 
     Parameters
     ----------
@@ -382,6 +398,9 @@ def solve(
         weights such as SLOPE. ``"bcd"`` is the paper's Algorithm 1, and the others are there to compare with.
     fit_intercept, standardize : bool
     sample_weight : array-like of shape (n_samples,), optional
+    offset : array-like of shape (n_samples,), optional
+        A known part of the linear predictor, such as the logarithm of an exposure. Not for losses with one
+        predictor per class.
     theta0 : array-like of shape (n_features,), optional
         Coefficients to start from, in the units of X.
     tol : float
@@ -426,7 +445,7 @@ def solve(
     >>> np.flatnonzero(result.coef), result.coef[[4, 7]].round(1), result.swap_optimal
     (array([4, 7]), array([ 3., -2.]), True)
     """
-    settings = Settings.of(locals(), options=solver_options)
+    settings, y = shifted(Settings.of(locals(), options=solver_options), to_host(y), offset)
     return minimize(check_data(X, y, sample_weight, settings), settings, theta0, callback)[0]
 
 
@@ -442,6 +461,7 @@ def steps(
     fit_intercept: bool = False,
     standardize: bool = False,
     sample_weight: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
     theta0: ArrayLike | None = None,
     tol: float = 1e-6,
     random_state: Any = None,
@@ -464,7 +484,7 @@ def steps(
     >>> second.objective < first.objective
     True
     """
-    settings = Settings.of(locals(), options=solver_options)
+    settings, y = shifted(Settings.of(locals(), options=solver_options), to_host(y), offset)
     task = set_up(check_data(X, y, sample_weight, settings), settings, theta0)
     return (
         task.result(step, count, {"objective": [float(step.objective)]})

@@ -274,6 +274,24 @@ def check_sample_weight(sample_weight: Any, n_samples: int) -> np.ndarray:
     return weights / weights.sum()
 
 
+def check_offset(loss: Any, n_samples: int, offset: Any, exposure: Any = None) -> np.ndarray | None:
+    """The offsets of the linear predictor, with the logarithms of the exposures; None without either."""
+    if exposure is not None:
+        if not loss.log_link:
+            raise ValueError(
+                f"exposure must be None unless the mean is exp(eta), as for counts; the loss is {loss.name!r}"
+            )
+        exposure = check_vector("exposure", check_real("exposure", exposure), n_samples, "sample")
+        if not (exposure > 0).all():
+            bad = int(np.argmin(exposure > 0))
+            raise ValueError(f"exposure must be > 0; got {exposure[bad]} for sample {bad}")
+        exposure = np.log(exposure)
+    if offset is None:
+        return exposure
+    offset = check_vector("offset", check_real("offset", offset), n_samples, "sample")
+    return offset if exposure is None else offset + exposure
+
+
 def _is_number(value, kind=numbers.Real):
     return isinstance(value, kind) and not isinstance(value, (bool, np.bool_))
 

@@ -44,6 +44,7 @@ class Loss:
     sees_constants: bool = True  # whether a constant added to eta changes L; if not, there is no intercept
     equivariant: bool = False  # whether a constant added to both eta and y changes nothing
     positive_target: bool = False  # whether y must not be negative
+    log_link: bool = False  # whether the mean of y is exp(eta), so that an exposure multiplies it
     redundant_outputs: int = 0  # number of outputs that the others determine, so that they are not parameters
     #: Whether ``gradient`` and ``pointwise`` also take PyTorch tensors, and rows of several problems.
     array_agnostic: bool = False
@@ -105,6 +106,10 @@ class Loss:
         coefficient is larger than this times the norm :math:`\|z_j\|_d` of its column, wherever L is not
         above its value at 0. It is infinite if no bound is known.
         """
+        return self.slope_bound_from(np.zeros(y.shape[0]), y, d)
+
+    def slope_bound_from(self, start: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
+        """:meth:`slope_bound` over all eta with ``L(eta) <= L(start)``; a loss with offsets needs it."""
         return np.inf
 
     def conjugate(self, g: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:

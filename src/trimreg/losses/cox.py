@@ -145,13 +145,13 @@ class Cox(Loss):
         step = max(1, int(min(room // (8 * _WORKED_ON), _ELEMENTS // len(a))))
         return _gram_by_columns(t, a, design.restricted(W), step)
 
-    def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
+    def slope_bound_from(self, start: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
         r""":math:`\sqrt{m + m^2 / \min d}`, m the weight of all events, min d the smallest weight at risk.
 
-        The gradient is :math:`a_i - d_i` for an event and :math:`a_i` else, with :math:`a \ge 0` and
-        :math:`\sum a_i = m`. So :math:`g_i^2 \le a_i^2 + d_i^2`, and
-        :math:`\sum a_i^2 / d_i \le m^2 / \min d`.
-        Samples that are censored before the first event have a = 0.
+        It holds at every eta, so the start does not count. The gradient is :math:`a_i - d_i` for an event and
+        :math:`a_i` else, with :math:`a \ge 0` and :math:`\sum a_i = m`. So :math:`g_i^2 \le a_i^2 + d_i^2`,
+        and :math:`\sum a_i^2 / d_i \le m^2 / \min d`. A sample that is censored before
+        the first event has a = 0.
         """
         dead = (d > 0) & (y[:, 1] > 0)
         mass = float(d[dead].sum())

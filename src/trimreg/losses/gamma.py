@@ -27,6 +27,7 @@ class Gamma(Loss):
     name = "gamma"
     working_vectors = 10
     positive_target = True
+    log_link = True
 
     def check_target(self, y: np.ndarray) -> None:
         require_finite(y)
@@ -45,15 +46,16 @@ class Gamma(Loss):
     def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return d * bounded_exp(np.log(y) - eta)
 
-    def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
-        r"""With :math:`B = \sum_i d_i (y_i - 1 - \log y_i)`, the excess of L(0) over the infimum,
+    def slope_bound_from(self, start: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
+        r"""With :math:`B = L(\eta_0) - \sum_i d_i (1 + \log y_i)`, the excess at the start over the infimum,
 
         .. math:: \max_i \; \bigl(B + \sqrt{B^2 + 2 B d_i}\bigr) / \sqrt{d_i}.
 
         With :math:`v = y e^{-\eta}`, :math:`l - \inf l = v - 1 - \log v` and :math:`|l'| = |v - 1|`: this is
-        :meth:`Poisson.slope_bound` for a count of 1.
+        :meth:`Poisson.slope_bound_from` for a count of 1.
         """
-        return log_link_slope_bound(weighted_sum(d, y - 1.0 - np.log(y)), np.ones_like(y), d)
+        excess = self.pointwise(start, y) - 1.0 - np.log(y)
+        return log_link_slope_bound(weighted_sum(d, excess), np.ones_like(y), d)
 
     def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float:
         return float(np.log(d @ y))

@@ -61,14 +61,14 @@ class Logistic(Loss):
         small = xp.exp(-xp.abs(eta))
         return d * (small / (1.0 + small) ** 2)
 
-    def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
-        r""":math:`\sqrt{B / 2}` with :math:`B = \log 2 - \sum_i d_i \inf l_i`, the excess of L(0).
+    def slope_bound_from(self, start: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
+        r""":math:`\sqrt{B / 2}` with :math:`B = L(\eta_0) - \sum_i d_i \inf l_i` at the start :math:`\eta_0`.
 
         Since :math:`l'' \le 1/4`, :math:`l'^2 \le \frac12 (l - \inf l)`, and the mean of
-        :math:`l_i - \inf l_i` is at most B where ``L(eta) <= L(0)``. The infimum of ``l`` is the entropy
-        of y, 0 for a label. So the bound is at most :math:`\sqrt{\log 2 / 2} = 0.589`.
+        :math:`l_i - \inf l_i` is at most B where ``L(eta) <= L(start)``. The infimum of ``l`` is the
+        entropy of y, 0 for a label. So from 0 the bound is at most :math:`\sqrt{\log 2 / 2} = 0.589`.
         """
-        excess = np.log(2.0) + entropy_terms(y) + entropy_terms(1.0 - y)
+        excess = self.pointwise(start, y) + entropy_terms(y) + entropy_terms(1.0 - y)
         return float(np.sqrt(0.5 * max(weighted_sum(d, excess), 0.0)))
 
     def conjugate(self, g: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:

@@ -29,6 +29,7 @@ class Poisson(Loss):
     name = "poisson"
     working_vectors = 10
     positive_target = True
+    log_link = True
 
     def check_target(self, y: np.ndarray) -> None:
         require_finite(y)
@@ -47,8 +48,8 @@ class Poisson(Loss):
     def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         return d * bounded_exp(eta)
 
-    def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
-        r"""With :math:`B = L(0) - \sum_i d_i \inf l_i`, the excess of L(0) over the infimum,
+    def slope_bound_from(self, start: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
+        r"""With :math:`B = L(\eta_0) - \sum_i d_i \inf l_i`, the excess at the start over the infimum,
 
         .. math:: \max_i \; \bigl(B + \sqrt{B^2 + 2 B d_i y_i}\bigr) / \sqrt{d_i}.
 
@@ -59,10 +60,9 @@ class Poisson(Loss):
         square of the right hand side is convex in D and 0 at 0. So its weighted sum, subject to
         :math:`\sum_i d_i D_i \le B`, is largest where one sample has all of B, :math:`D_i = B / d_i`.
         """
-        excess = np.ones_like(y)  # e^0 - 0, minus its infimum
-        positive = y > 0
-        counts = y[positive]
-        excess[positive] = 1.0 - counts + counts * np.log(counts)
+        excess = self.pointwise(start, y)
+        counts = y[y > 0]
+        excess[y > 0] += counts * np.log(counts) - counts
         return log_link_slope_bound(weighted_sum(d, excess), y, d)
 
     def conjugate(self, g: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
@@ -87,7 +87,7 @@ def bounded_exp(eta: np.ndarray) -> np.ndarray:
 
 
 def log_link_slope_bound(excess: float, y: np.ndarray, d: np.ndarray) -> float:
-    """The maximum of :meth:`Poisson.slope_bound`, B being the excess."""
+    """The maximum of :meth:`Poisson.slope_bound_from`, B being the excess."""
     y, d = y[d > 0], d[d > 0]
     excess = max(excess, 0.0)
     return float(np.max((excess + np.sqrt(excess * (excess + 2.0 * d * y))) / np.sqrt(d)))

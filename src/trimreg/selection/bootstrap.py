@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..estimators import validation as check
 from ..estimators.summary import Summary
 from ..solvers import many_fits
-from .resampling import OverAnEstimator, coefficients, seeded, weight_name
+from .resampling import OverAnEstimator, coefficients, per_sample, seeded, weight_name
 
 _TRIES = 1000  # draws of a replicate until it has every class
 
@@ -92,7 +92,7 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
     ) -> None:  # fmt: skip
         self._store(locals())
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Bootstrap:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Bootstrap:
         """Fit the estimator to all samples and to every replicate.
 
         Parameters
@@ -101,6 +101,8 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
             Or a matrix that stays on disk, on a cluster or on a GPU; see :meth:`TrimmedLasso.fit`.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array-like of shape (n_samples,), optional
+        **fit_params
+            Further arrays with one entry per sample for the ``fit`` of the estimator, such as ``offset``.
 
         Returns
         -------
@@ -117,11 +119,12 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
             members = np.flatnonzero(check.check_sample_weight(weight, X.shape[0]))
             seeds = rng.integers(2**31, size=self.n_replicates + 1)
             model = seeded(clone(self._base()), seeds[-1])
+            more = per_sample(fit_params, X.shape[0])
             given = {} if weight is None else {name: np.broadcast_to(weight, X.shape[:1])}
-            model.fit(X, y, **given)
+            model.fit(X, y, **given, **more)
             classes = y if is_classifier(self._base()) else None
             draw = (members, X.shape[0], weight, classes)
-            tasks = [(self._base(), X, y, name, draw, seed) for seed in seeds[:-1]]
+            tasks = [(self._base(), X, y, name, more, draw, seed) for seed in seeds[:-1]]
             fits = self._in_parallel(_fit_replicate, tasks, "bootstrap", X)
             self.estimator_ = model
             self.coefs_, self.intercepts_ = (np.array(values) for values in zip(*fits, strict=True))
@@ -203,10 +206,10 @@ def draw_counts(
     )
 
 
-def _fit_replicate(estimator, X, y, name, draw, seed):
+def _fit_replicate(estimator, X, y, name, more, draw, seed):
     """Coefficients and intercept of the fit to one draw of the samples."""
     members, n, weight, classes = draw
     counts = draw_counts(members, n, np.random.default_rng(int(seed)), classes).astype(float)
     model = seeded(clone(estimator), seed)
-    model.fit(X, y, **{name: counts if weight is None else counts * weight})
+    model.fit(X, y, **{name: counts if weight is None else counts * weight}, **more)
     return coefficients(model, X.shape[1])

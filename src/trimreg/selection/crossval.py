@@ -17,7 +17,7 @@ from ..designs.convert import is_virtual, stays_in_process, to_host
 from ..estimators import validation as check
 from ..estimators.models.base import LinearEstimator, Regressor, groups_of
 from ..estimators.models.logistic import TrimmedLogisticRegression, centered
-from ..estimators.task import Settings, check_data, minimize, set_up
+from ..estimators.task import Settings, check_data, minimize, set_up, shifted
 from ..losses import LOSSES, get_loss
 from ..penalties import TrimmedL1
 from ..solvers import EFFORTS
@@ -48,7 +48,10 @@ class SurfaceCV(LinearEstimator):
     warm_start = False  # the final fit starts from the path
     q = 2  # the norm of a group, unless it is a parameter
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, cv_groups: Any = None) -> SurfaceCV:
+    def fit(  # type: ignore[override]
+        self, X: Any, y: Any, sample_weight: Any = None, cv_groups: Any = None, offset: Any = None,
+        exposure: Any = None,
+    ) -> SurfaceCV:  # fmt: skip
         """Choose h, alpha and l2, and fit the model with them to all samples.
 
         Parameters
@@ -63,6 +66,8 @@ class SurfaceCV(LinearEstimator):
             least the number of positive ones. A ``scoring`` only leaves out samples of weight 0.
         cv_groups : array-like of shape (n_samples,), optional
             Groups of samples for splitters such as ``GroupKFold``.
+        offset, exposure : array-like of shape (n_samples,), optional
+            As in :meth:`TrimmedLasso.fit`; ``scoring`` must be None then.
 
         Returns
         -------
@@ -73,17 +78,20 @@ class SurfaceCV(LinearEstimator):
             check_l2s(self.l2s)
         check.check_choice("effort", self.effort, EFFORTS)
         if scorer is not None:
+            if offset is not None or exposure is not None:
+                raise ValueError("scoring must be None with offset or exposure: scorers know of neither")
             X = check.check_near(X, "scoring", "leave scoring=None")
         with check.all_or_nothing(self):
-            self._search_and_fit(search, scorer, X, to_host(y), to_host(sample_weight), to_host(cv_groups))
+            arrays = (to_host(one) for one in (y, sample_weight, cv_groups, offset, exposure))
+            self._search_and_fit(search, scorer, X, *arrays)
         return self
 
-    def _search_and_fit(self, search, scorer, X, y, sample_weight, cv_groups):
+    def _search_and_fit(self, search, scorer, X, y, sample_weight, cv_groups, offset, exposure):
         """Set every fitted attribute."""
         X = X if hasattr(X, "shape") else check.check_real("X", X)
         check.check_features(self, X)
         target, weights = self._target(y, sample_weight)
-        settings = self._settings()
+        settings, target = shifted(self._settings(), target, offset, exposure)
         data = check_data(X, target, weights, settings)
         task, X, d = set_up(data, settings), data.X, data.d
         n, folds = count_samples(sample_weight, d), []

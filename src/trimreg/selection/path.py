@@ -11,7 +11,7 @@ import numpy as np
 
 from ..designs.convert import to_host
 from ..estimators import validation as check
-from ..estimators.task import Settings, Task, check_data, set_up
+from ..estimators.task import Settings, Task, check_data, set_up, shifted
 from ..penalties import TrimmedL1
 from ..solvers import EFFORTS, SolverResult, Step
 from ..solvers.gram import GramCache, RescaledGram
@@ -79,12 +79,13 @@ def features_in(coefs: np.ndarray, n_before: int) -> np.ndarray:
 def trimmed_path(
     X: Any, y: Any, hs: Any = "auto", alphas: Any = "auto", *, loss: Any = "quadratic",
     l2: float = 0.0, penalty_factor: Any = None, groups: Any = None, q: float = 2, fit_intercept: bool = True,
-    standardize: bool = True, positive: bool = False, sample_weight: Any = None, effort: str = "medium",
+    standardize: bool = True, positive: bool = False, sample_weight: Any = None, offset: Any = None,
+    exposure: Any = None, effort: str = "medium",
     tol: float = 1e-6, random_state: Any = None, verbose: int = 0,
 ) -> TrimmedPath:  # fmt: skip
     r"""Trimmed fits for every h and alpha, each started from neighboring solutions.
 
-    .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b)
+    .. math:: \min_{\theta, b}\; \sum_i d_i\, \ell(y_i, z_i'\theta + b + o_i)
               + \frac{l_2}{2} \sum_j f_j \theta_j^2 + \alpha \sum_{j > h} r_{(j)}(\theta)
 
     Parameters
@@ -98,8 +99,10 @@ def trimmed_path(
     alphas : "auto", "exact" or sequence, default="auto"
         ``"auto"`` is :func:`~trimreg.selection.alpha_grid`: 21 numbers, from the smallest alpha at which the
         model with h = 0 is empty downward. ``"exact"`` gives best subsets, and may be part of a sequence.
-    loss, l2, fit_intercept, standardize, positive, sample_weight, tol, random_state
+    loss, l2, fit_intercept, standardize, positive, sample_weight, offset, tol, random_state
         As in :func:`trimreg.solve`.
+    exposure : array-like of shape (n_samples,), optional
+        As in :meth:`TrimmedLasso.fit`.
     penalty_factor, groups, q
         As in :class:`~trimreg.TrimmedL1`.
     effort : {"low", "medium", "high"}, default="medium"
@@ -128,7 +131,7 @@ def trimmed_path(
     """
     check.check_choice("effort", effort, EFFORTS)
     penalty = TrimmedL1(0, penalty_factor, groups=groups, q=q)
-    settings = Settings.of(locals(), alpha=0.0)
+    settings, y = shifted(Settings.of(locals(), alpha=0.0), to_host(y), offset, exposure)
     task = set_up(check_data(X, y, sample_weight, settings), settings)
     hs, alphas = grid_for(task, hs, alphas, count_samples(sample_weight, task.problem.d))
     with progress(hs.size * len(alphas), "fits", verbose) as advance:

@@ -77,6 +77,15 @@ class OverAnEstimator:
         return X, column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
 
 
+def per_sample(fit_params: dict[str, Any], n_samples: int) -> dict[str, np.ndarray]:
+    """The further arguments of ``fit`` as arrays with one entry per sample, without those that are None."""
+    arrays = {name: np.asarray(to_host(value)) for name, value in fit_params.items() if value is not None}
+    for name, value in arrays.items():
+        if value.shape[:1] != (n_samples,):
+            raise ValueError(f"{name} must have one entry per sample, {n_samples} in all; got {value.shape}")
+    return arrays
+
+
 def weight_name(estimator: Any) -> str:
     """The name under which ``fit`` takes sample weights; in a pipeline it is that of the last step."""
     model, prefix = estimator, ""

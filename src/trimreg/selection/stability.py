@@ -15,7 +15,7 @@ from ..designs.convert import is_virtual, to_host
 from ..estimators import validation as check
 from .errorbounds import ASSUMPTIONS, error_bound, least_count, least_threshold
 from .grid import auto_hs, check_hs
-from .resampling import OverAnEstimator, coefficients, seeded, weight_name
+from .resampling import OverAnEstimator, coefficients, per_sample, seeded, weight_name
 
 #: Parameters that count coefficients. Any other is a penalty strength, whose values the user has to give.
 COUNTS = ("h", "n_nonzero_coefs")
@@ -166,8 +166,8 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
             Or, with an estimator of this library, a matrix that stays on disk, on a cluster or on a GPU.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         **fit_params
-            Arrays with one entry per sample for the ``fit`` of the estimator, such as ``sample_weight``,
-            which a pipeline passes to its last step.
+            Arrays with one entry per sample for the ``fit`` of the estimator, such as ``offset``, or
+            ``sample_weight``, which a pipeline passes to its last step.
 
         Returns
         -------
@@ -175,7 +175,7 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         """
         self._check_parameters(self._base())
         with check.all_or_nothing(self):
-            self._fit(X, y, {name: to_host(value) for name, value in fit_params.items()})
+            self._fit(X, y, fit_params)
         return self
 
     def _fit(self, X, y, fit_params):
@@ -220,11 +220,8 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         Unlike in a single fit, weights do not count as repetitions: two copies of a sample could fall into
         both halves, which would then not be independent.
         """
-        arrays = {name: np.asarray(value) for name, value in fit_params.items() if value is not None}
-        weight = arrays.pop("sample_weight", None)
-        for name, value in arrays.items():
-            if value.shape[:1] != (n,):
-                raise ValueError(f"{name} must have one entry per sample, {n} in all; got {value.shape}")
+        weight = to_host(fit_params.pop("sample_weight", None))
+        arrays = per_sample(fit_params, n)
         if weight is None:
             return arrays, np.arange(n)
         members = np.flatnonzero(check.check_sample_weight(weight, n))

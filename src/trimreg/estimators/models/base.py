@@ -17,7 +17,7 @@ from ...solvers import EFFORTS, SolverResult, get_solver
 from .. import validation as check
 from ..order import FitDetails, fit_details
 from ..summary import Summary, summarize
-from ..task import Data, Settings, Task, check_data, minimize
+from ..task import Data, Settings, Task, check_data, minimize, shifted
 
 if TYPE_CHECKING:
     from ..certificate import Certificate
@@ -26,21 +26,27 @@ if TYPE_CHECKING:
 class _Scored:
     """scikit-learn's score, with y and the weights fetched from a device or a cluster."""
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
+    ) -> float:
         """The score of the predictions: R^2 of a regressor, the share of correct classes of a classifier.
 
         They are :func:`sklearn.metrics.r2_score` and :func:`sklearn.metrics.accuracy_score`.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, offset
             As in :meth:`fit`.
 
         Returns
         -------
         float
         """
-        return super().score(X, to_host(y), to_host(sample_weight))  # type: ignore[misc]
+        from sklearn.metrics import accuracy_score, r2_score
+
+        metric = accuracy_score if isinstance(self, ClassifierMixin) else r2_score
+        predicted = self.predict(X, offset=offset)  # type: ignore[attr-defined]
+        return float(metric(to_host(y), predicted, sample_weight=to_host(sample_weight)))
 
 
 class Regressor(_Scored, RegressorMixin):
@@ -89,7 +95,10 @@ class LinearEstimator(BaseEstimator):
 
     # -- fit ---------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None):
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ):  # fmt: skip
         """Fit the model.
 
         Parameters
@@ -99,6 +108,11 @@ class LinearEstimator(BaseEstimator):
             GPU (a torch tensor, a CuPy or JAX array), where it stays. Coefficients are NumPy arrays.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), optional
+        offset : array-like of shape (n_samples,), optional
+            A known part of the linear predictor. Pass the offsets of new samples to ``predict``.
+        exposure : array-like of shape (n_samples,), optional
+            For counts and amounts (a logarithmic link): the time or the number of units that y was observed
+            over. It multiplies the mean, so it is an offset of ``log(exposure)``.
 
         Returns
         -------
@@ -109,7 +123,7 @@ class LinearEstimator(BaseEstimator):
             X = X if hasattr(X, "shape") else check.check_real("X", X)
             check.check_features(self, X)
             y, sample_weight = self._target(to_host(y), to_host(sample_weight))
-            settings = self._settings()
+            settings, y = shifted(self._settings(), y, offset, exposure)
             data = check_data(X, y, sample_weight, settings)
             self._take(*minimize(data, settings, self._start(data, settings)))
         return self
@@ -144,12 +158,14 @@ class LinearEstimator(BaseEstimator):
         outputs = (loss.bound(data.y, data.d).n_outputs,) if loss.multi_output else ()
         return start if start.shape == (*outputs, self.n_features_in_) else None
 
-    def problem(self, X: Any, y: Any, sample_weight: Any = None) -> dict[str, Any]:
+    def problem(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, exposure: Any = None
+    ) -> dict[str, Any]:
         """The problem that this fit solved, with its solution, as arguments of :mod:`trimreg.diagnostics`.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, offset, exposure
             The data that the model was fitted to.
 
         Examples
@@ -163,7 +179,7 @@ class LinearEstimator(BaseEstimator):
         True
         """
         target, weight = self._target(y, sample_weight)
-        settings = self._settings()
+        settings, target = shifted(self._settings(), target, offset, exposure)
         penalty = copy.copy(settings.penalty)
         if self.h_ is not None:
             penalty.h = self.h_
@@ -181,14 +197,15 @@ class LinearEstimator(BaseEstimator):
         }
 
     def certify(
-        self, X: Any, y: Any, sample_weight: Any = None, *, time_limit: float = 60.0, gap: float = 1e-3,
-        refit: bool = False, max_nodes: int = 100_000, n_jobs: int | None = None, verbose: int = 0,
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, exposure: Any = None, *,
+        time_limit: float = 60.0, gap: float = 1e-3, refit: bool = False, max_nodes: int = 100_000,
+        n_jobs: int | None = None, verbose: int = 0,
     ) -> Certificate:  # fmt: skip
         """How far this fit is at most from the best possible, by :func:`trimreg.certify` from here.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, offset, exposure
             The data that the model was fitted to.
         time_limit, gap, max_nodes, n_jobs, verbose
             As in :func:`trimreg.certify`.
@@ -215,7 +232,7 @@ class LinearEstimator(BaseEstimator):
         if len(self.outliers_):
             raise ValueError("n_outliers must be 0 to certify a fit")
         check.check_features(self, X, reset=False)
-        problem = self.problem(X, to_host(y), to_host(sample_weight))
+        problem = self.problem(X, to_host(y), to_host(sample_weight), offset, exposure)
         settings = Settings.of(problem)
         data = check_data(X, problem["y"], problem["sample_weight"], settings)
         found, task = certify_task(
@@ -235,29 +252,38 @@ class LinearEstimator(BaseEstimator):
 
     # -- predictions ---------------------------------------------------------------------------------
 
-    def _predictor(self, X):
+    def _predictor(self, X, offset=None, exposure=None):
         """The linear predictors, of shape (n_samples,) or (n_samples, n_outputs)."""
         check_is_fitted(self)
         matrix = check.check_matrix(X)
         check.check_features(self, X, reset=False)
         intercept = np.asarray(self.intercept_, dtype=self.coef_.dtype)
         if is_virtual(matrix):
-            return check.virtual_product(matrix, self.coef_, intercept)
-        return matrix @ self.coef_.T + intercept
+            eta = check.virtual_product(matrix, self.coef_, intercept)
+        else:
+            eta = matrix @ self.coef_.T + intercept
+        if offset is None and exposure is None:
+            return eta
+        total = check.check_offset(self._settings().loss, eta.shape[0], offset, exposure)
+        return (eta.T + total).T
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(
+        self, X: Any, offset: ArrayLike | None = None, exposure: ArrayLike | None = None
+    ) -> np.ndarray:
         """Predicted means of the target.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Of any kind that :meth:`fit` takes.
+        offset, exposure : array-like of shape (n_samples,), optional
+            As in :meth:`fit`; without them the offset is 0.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
-        return self._mean(self._predictor(X))
+        return self._mean(self._predictor(X, offset, exposure))
 
     # -- summary -------------------------------------------------------------------------------------
 

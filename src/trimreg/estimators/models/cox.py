@@ -82,7 +82,9 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None):
+    def fit(  # type: ignore[override]
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
+    ):
         """Fit the model.
 
         Parameters
@@ -93,12 +95,14 @@ class TrimmedCoxRegressor(TrimmedEstimator):
             booleans with the event and a field of numbers with the time, as in scikit-survival. A vector
             holds times of events, and minus the time of a sample that is censored, as in XGBoost.
         sample_weight : array-like of shape (n_samples,), optional
+        offset : array-like of shape (n_samples,), optional
+            A known part of the linear predictor.
 
         Returns
         -------
         self
         """
-        return super().fit(X, y, sample_weight)
+        return super().fit(X, y, sample_weight, offset)
 
     def _target(self, y, sample_weight):
         return times_and_events(y), sample_weight
@@ -121,20 +125,26 @@ class TrimmedCoxRegressor(TrimmedEstimator):
             steps = np.diff(self.baseline_cumulative_hazard_, prepend=0.0)
         self.baseline_hazard_ = np.where(np.isnan(steps), np.inf, steps)  # where it overflows
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(  # type: ignore[override]
+        self, X: Any, offset: ArrayLike | None = None
+    ) -> np.ndarray:
         """The linear predictors: the logarithm of the hazard relative to that of ``x'theta = 0``.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
+        offset : array-like of shape (n_samples,), optional
+            As in :meth:`fit`.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
-        return self._predictor(X)
+        return self._predictor(X, offset)
 
-    def predict_survival_function(self, X: Any, times: ArrayLike | None = None) -> np.ndarray:
+    def predict_survival_function(
+        self, X: Any, times: ArrayLike | None = None, offset: ArrayLike | None = None
+    ) -> np.ndarray:
         r"""The probability of surviving beyond time t, :math:`\exp(-\Lambda_0(t)\, e^{x'\theta})`.
 
         Parameters
@@ -142,12 +152,14 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         X : array-like or sparse matrix of shape (n_samples, n_features)
         times : array-like of shape (n_times,), optional
             By default ``event_times_``. The hazard after the last event is unknown and taken to be 0.
+        offset : array-like of shape (n_samples,), optional
+            As in :meth:`fit`.
 
         Returns
         -------
         ndarray of shape (n_samples, n_times)
         """
-        eta = np.asarray(self._predictor(X), dtype=float)
+        eta = np.asarray(self._predictor(X, offset), dtype=float)
         if times is None:
             times = self.event_times_
         else:
@@ -158,12 +170,14 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         with np.errstate(over="ignore"):
             return np.exp(-np.exp(eta[:, None] + at))
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
+    ) -> float:
         """Harrell's concordance index of the predictions.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, offset
             As in :meth:`fit`.
 
         Returns
@@ -171,7 +185,7 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         float
             From 0 to 1; random risks have 0.5.
         """
-        eta = self.predict(X)
+        eta = self.predict(X, offset)
         y = check.check_target(times_and_events(y), eta.size, matrix=True)
         Cox().check_target(y)
         d = check.check_sample_weight(sample_weight, eta.size)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
 from ...losses import Gamma, Huber, Loss, Poisson
+from ...losses.offset import with_offset
 from .. import validation as check
 from .base import Regressor, TrimmedEstimator
 
@@ -26,29 +27,35 @@ class _LogLinkRegressor(Regressor, TrimmedEstimator):
     def _mean(self, eta):
         return self._loss.inverse_link(eta)
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> float:  # fmt: skip
         r"""The share of the deviance explained,
 
         .. math:: D^2 = 1 - \frac{\sum_i d_i\, [l(\eta_i, y_i) - \min l(\cdot, y_i)]}
                                  {\sum_i d_i\, [l(\eta_0, y_i) - \min l(\cdot, y_i)]},
 
-        with :math:`\eta_0` the best constant. 1 is best; the score may be negative. If y does not vary it is
-        1 for a perfect fit and 0 otherwise.
+        with :math:`\eta_0` the best constant, plus the offset. 1 is best; the score may be negative. If y is
+        what the constant predicts, it is 1 for a perfect fit and 0 otherwise.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, offset, exposure
             As in :meth:`fit`.
         """
-        eta = np.asarray(self._predictor(X), dtype=float)
+        eta = np.asarray(self._predictor(X, offset, exposure), dtype=float)
         loss = self._loss
         y = check.check_target(y, eta.size)
         loss.check_target(y)
         d = check.check_sample_weight(sample_weight, eta.size)
+        known = check.check_offset(loss, eta.size, offset, exposure)
+        known = np.zeros_like(y) if known is None else known
+        shifted, target = with_offset(loss, y, known)
         least = self._smallest_loss(y)
         left = loss.value(eta, y, d) - d @ least
-        mean = d @ y
-        total = (loss.value(np.full_like(y, np.log(mean)), y, d) if mean > 0 else 0.0) - d @ least
+        constant = shifted.null_predictor(target, d)
+        total = loss.value(known + constant, y, d) - d @ least if d @ y > 0 else 0.0
         rounding = 100 * np.finfo(float).eps * (d @ np.abs(least))
         if total <= rounding:
             return float(left <= rounding)

@@ -121,61 +121,71 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
     def _output_names(self) -> list:
         return self.classes_.tolist()
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Any, offset: ArrayLike | None = None) -> np.ndarray:
         """The linear predictors: log-odds of the second class, or one column per class.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
+        offset : array-like of shape (n_samples,), optional
+            As in :meth:`fit`, for two classes.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
         """
-        eta = self._predictor(X)
+        eta = self._predictor(X, offset)
         return eta if eta.shape[1] > 1 else eta[:, 0]
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: Any, offset: ArrayLike | None = None) -> np.ndarray:
         """Logarithms of the probabilities of the classes, exact even if these underflow.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
+        offset : array-like of shape (n_samples,), optional
+            As in :meth:`fit`, for two classes.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        eta = self._predictor(X)
+        eta = self._predictor(X, offset)
         if eta.shape[1] == 1:
             return -np.logaddexp(0.0, np.hstack([eta, -eta]))
         return eta - np.logaddexp.reduce(eta, axis=1, keepdims=True)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, offset: ArrayLike | None = None) -> np.ndarray:
         """Probabilities of the classes, one column per class in the order of ``classes_``.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
+        offset : array-like of shape (n_samples,), optional
+            As in :meth:`fit`, for two classes.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        return np.exp(self.predict_log_proba(X))
+        return np.exp(self.predict_log_proba(X, offset))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(  # type: ignore[override]
+        self, X: Any, offset: ArrayLike | None = None
+    ) -> np.ndarray:
         """The most probable class of each sample.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
+        offset : array-like of shape (n_samples,), optional
+            As in :meth:`fit`, for two classes.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
-        eta = self._predictor(X)
+        eta = self._predictor(X, offset)
         return self.classes_[eta.argmax(axis=1) if eta.shape[1] > 1 else (eta[:, 0] > 0).astype(int)]
 
 
