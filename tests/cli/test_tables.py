@@ -6,9 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from trimreg.cli import tables
 from trimreg.cli.common import BadInput
 from trimreg.cli.data import load
 from trimreg.cli.tables import learn, read_table
+from trimreg.estimators import columns
 from trimreg.estimators.columns import Recipe, as_numbers
 
 
@@ -74,6 +76,8 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("a,a.1,a.b\n1,2,3\n")
+    assert list(read_table(tmp_path / "t.csv")) == ["a", "a.1", "a.b"]
     (tmp_path / "t.csv").write_text("a,y,b,y\n1,2,3,4\n")
     with pytest.raises(BadInput, match=r"t\.csv: two columns are called 'y'"):
         read_table(tmp_path / "t.csv")
@@ -135,6 +139,27 @@ def test_truth_values_are_numbers():
     recipe, notes = learn(pd.DataFrame({"t": [True, False, True]}))
     assert recipe.transform(pd.DataFrame({"t": [True, False]}))[0]["t"].tolist() == [1.0, 0.0]
     assert notes == []
+
+
+def test_columns_of_plain_numbers_are_handled_at_once(monkeypatch):
+    """Tables of thousands of columns: what is done per column would take most of the time of a fit."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((9, 30))).rename(columns=str)
+    frame["int"], frame["bool"], frame["one"], frame["none"] = range(9), [True, False, True] * 3, 1, np.nan
+    frame["text"], frame["maybe"] = list("aabbccabc"), pd.array([1, 2, None] * 3, dtype="Int64")
+    frame.loc[0, "3"] = np.nan
+    visited = []
+    for room, name in ((tables, "distinct"), (tables, "as_numbers"), (columns, "as_numbers")):
+        real = getattr(room, name)
+        monkeypatch.setattr(room, name, lambda values, real=real: visited.append(values.name) or real(values))
+    recipe, notes = learn(frame, impute="median")
+    X, _ = recipe.transform(frame)
+    assert set(visited) == {"text", "maybe"}
+    assert notes[0] == "constant columns left out: 'one', 'none'"
+    assert X["3"][0] == np.median(frame["3"][1:])
+    assert X["maybe"].tolist() == [1.0, 2.0, 1.5] * 3
+    assert X["bool"].tolist() == frame["bool"].tolist()
+    np.testing.assert_array_equal(X.iloc[:, 4:31], frame.iloc[:, 4:31])
 
 
 def test_numbers_can_be_categories_also_with_gaps():

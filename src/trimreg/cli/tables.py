@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .._files import BadInput
-from ..estimators.columns import Column, Recipe, as_numbers, as_text, listed, missing_values
+from ..estimators.columns import Column, Recipe, as_numbers, as_text, is_plain, listed, missing_values
 from .common import note, one_line
 
 IMPUTE = ("mean", "median", "drop")
@@ -40,7 +42,7 @@ def read_table(path: str | os.PathLike) -> Any:
     frame.columns = [str(name) for name in frame.columns]
     if frame.shape[0] == 0:
         raise BadInput(f"{path} has column names and no rows; add data")
-    return frame.reset_index(drop=True)
+    return frame.reset_index(drop=True).copy()  # in one block, or each operation visits every column
 
 
 def pandas() -> Any:
@@ -56,13 +58,14 @@ def _read_parquet(path):
     pd = pandas()
     try:
         import pyarrow
-        from pyarrow.parquet import read_schema
+        from pyarrow.parquet import ParquetFile
     except ImportError:
         raise BadInput("Parquet needs pyarrow: pip install 'trimreg[experiments]', or give a CSV") from None
     try:
-        schema = read_schema(path)
-        _refuse_equal(path, schema.names)
-        frame = pd.read_parquet(path)
+        with ParquetFile(path) as file:
+            schema = file.schema_arrow
+            _refuse_equal(path, schema.names)
+            frame = file.read(use_threads=False).to_pandas()  # threads cost more than they gain
     except (OSError, ValueError, pyarrow.ArrowException) as error:
         if isinstance(error, BadInput):
             raise
@@ -86,9 +89,11 @@ def _read_csv(path):
     pd = pandas()
     try:
         separator = _separator(path)
-        names = _parse_csv(path, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
-        _refuse_equal(path, names)
         frame = _parse_csv(path, sep=separator)
+        if any(name.rpartition(".")[0] in frame for name in frame):  # pandas calls a second "a" "a.1"
+            _refuse_equal(
+                path, _parse_csv(path, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
+            )
         if separator != "," and any(_has_decimal_commas(frame[name]) for name in frame):
             frame = _parse_csv(path, sep=separator, decimal=",")
     except pd.errors.EmptyDataError:
@@ -195,19 +200,21 @@ def learn(
     if impute not in ("mean", "median"):
         refuse_missing(frame)
     constant, columns, notes, refused = [], [], [], {}
-    for name, values in frame.items():
+    plain = _learn_plain(frame, impute, set(categorical))
+    for name in frame.columns:
         try:
-            if distinct(values) <= 1:
-                constant.append(name)
-            elif is_number(values) and name not in categorical:
-                columns.append(_learn_number(values, impute))
-            else:
-                columns.append(_learn_category(values, impute))
-                kind = "a category" if name in categorical else "text"
-                shown = listed(columns[-1].features, most=3)
-                notes.append(f"{name!r} is {kind}: one-hot as {shown}, against {columns[-1].base!r}")
+            column = plain[name] if name in plain else _learn(frame[name], impute, name in categorical)
         except BadInput as error:
             refused[name] = str(error).removesuffix("; correct them")
+            continue
+        if column is None:
+            constant.append(name)
+            continue
+        columns.append(column)
+        if column.levels is not None:
+            kind = "a category" if name in categorical else "text"
+            shown = listed(column.features, most=3)
+            notes.append(f"{name!r} is {kind}: one-hot as {shown}, against {column.base!r}")
     _refuse(refused)
     if constant:
         notes.insert(0, f"constant column{'s' * (len(constant) > 1)} left out: {listed(constant)}")
@@ -243,9 +250,32 @@ def _refuse(reasons, most=6):
     raise BadInput(f"{'; '.join(list(reasons.values())[:most])}{more}; correct them, or use {drop}")
 
 
-def _learn_number(values, impute):
-    numbers = as_numbers(values)
-    fill = {"mean": numbers.mean, "median": numbers.median}.get(impute, lambda: None)()
+def _learn_plain(frame, impute, categorical):
+    """The columns of finite numbers by name, all at once because there may be thousands; None if constant."""
+    names = [name for name, kind in frame.dtypes.items() if is_plain(kind) and name not in categorical]
+    values = pandas().DataFrame(frame[names].to_numpy(dtype=float), columns=names)
+    low, high = values.min().to_numpy(), values.max().to_numpy()
+    fills = _fill(values, impute)
+    fills = [None] * len(names) if fills is None else fills.tolist()
+    return {
+        name: Column(name, fill=fill) if varies else None
+        for name, fill, varies, bad in zip(names, fills, low < high, np.isinf(high - low), strict=True)
+        if not bad
+    }
+
+
+def _fill(numbers, impute):
+    """The values that replace missing ones, or None."""
+    return {"mean": numbers.mean, "median": numbers.median}.get(impute, lambda: None)()
+
+
+def _learn(values, impute, category):
+    """What is learned of a column that is not plain; None if it is constant."""
+    if distinct(values) <= 1:
+        return None
+    if category or not is_number(values):
+        return _learn_category(values, impute)
+    fill = _fill(as_numbers(values), impute)
     return Column(values.name, fill=None if fill is None else float(fill))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,9 @@ class Column:
         """Names of the columns of the matrix that this one becomes."""
         return [self.name] if self.levels is None else [f"{self.name}={level}" for level in self.levels]
 
-    def numbers(self, values: Any) -> tuple[np.ndarray, list[str]]:
-        """These values as the columns of the matrix, and notes."""
-        if self.levels is None:
-            numbers = as_numbers(values).to_numpy(dtype=float)
-            fill = np.nan if self.fill is None else self.fill
-            return np.where(np.isnan(numbers), fill, numbers)[:, None], []
+    def indicators(self, values: Any) -> tuple[np.ndarray, list[str]]:
+        """The levels of these values as columns of the matrix, and notes."""
+        assert self.levels is not None
         text = as_text(values).where(~values.isna(), self.fill)
         unknown = sorted(set(text) - {*self.levels, self.base})
         notes = [f"{self.name!r} has values unknown to the fit, treated as {self.base!r}: {listed(unknown)}"]
@@ -67,34 +64,56 @@ class Recipe:
         missing = missing_values(frame[[column.name for column in needed if column.fill is None]])
         if missing:
             raise BadInput(f"{missing}; fill them in")
-        blocks, notes = [], []
+        X, notes, end = np.zeros((len(frame), len(self.features))), [], 0
+        numbers, places = [], []
         for column in self.columns:
-            block = np.zeros((len(frame), len(column.features)))
-            if column.name in names:
-                block, more = column.numbers(frame[column.name])
+            start, end = end, end + len(column.features)
+            if column.name not in names:
+                continue
+            if column.levels is None:
+                numbers.append(column)
+                places.append(start)
+            else:
+                X[:, start:end], more = column.indicators(frame[column.name])
                 notes += more
-            blocks.append(block)
+        values = matrix(frame[[column.name for column in numbers]])
+        fills = np.array([column.fill for column in numbers], dtype=float)  # None becomes NaN
+        X[:, places] = np.where(np.isnan(values), fills, values)
         filled = frame[[column.name for column in needed]].isna().sum()
         if filled.any():
             shown = listed((f"{name} ({count})" for name, count in filled[filled > 0].items()), most=6)
             notes.append(f"missing values filled as in the fit: {shown}")
-        return pd.DataFrame(np.hstack(blocks), columns=self.features), notes
+        return pd.DataFrame(X, columns=self.features), notes
 
     def to_list(self) -> list[dict]:
-        return [asdict(column) for column in self.columns]
+        return [{k: v for k, v in vars(column).items() if v is not None} for column in self.columns]
 
     @classmethod
     def from_list(cls, columns: Iterable[Mapping[str, Any]]) -> Recipe:
         return cls(tuple(Column(**column) for column in columns))
 
 
+def is_plain(kind: Any) -> bool:
+    """Whether a column of this dtype holds numbers or booleans that need no parsing."""
+    return isinstance(kind, np.dtype) and kind.kind in "biuf"
+
+
+def matrix(frame: Any) -> np.ndarray:
+    """Columns as floats; :class:`BadInput` if one of them holds text or infinities."""
+    plain = np.array([is_plain(kind) for kind in frame.dtypes], dtype=bool)
+    values = np.empty(frame.shape)
+    values[:, plain] = frame.loc[:, plain].to_numpy(dtype=float)  # at once: there may be thousands
+    for j in np.flatnonzero(~plain | np.isinf(values).any(axis=0)):
+        values[:, j] = as_numbers(frame.iloc[:, j])
+    return values
+
+
 def as_numbers(values: Any) -> Any:
     """A column as floats; :class:`BadInput` if it holds text or infinities."""
     import pandas as pd
 
-    plain = isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf"
-    numbers = (values if plain else pd.to_numeric(values, errors="coerce")).astype(float)
-    text = np.zeros(1, dtype=bool) if plain else numbers.isna() & ~values.isna()  # slow for many columns
+    numbers = (values if is_plain(values.dtype) else pd.to_numeric(values, errors="coerce")).astype(float)
+    text = numbers.isna() & ~values.isna()
     if text.any():
         raise BadInput(
             f"column {values.name!r} must hold numbers; {int(text.sum())} values are not, such as "

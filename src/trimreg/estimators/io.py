@@ -257,13 +257,21 @@ def content_of(model: Any, recipe: Recipe | None = None, **more: Any) -> dict:
     } | more
 
 
-def json_text(content: Any) -> str:
+def json_text(content: dict) -> str:
     """The content as JSON; NumPy's types become Python's, and numbers that are not finite become null."""
 
     def finite(value):
         return None if isinstance(value, float) and not abs(value) < float("inf") else value
 
     content = plain(content, finite)
-    if isinstance(content, dict) and content.get("format") == FORMAT:
+    if content.get("format") == FORMAT:
         content["checksum"] = _checksum(content)
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    # One entry per line by the separator: the encoder's own indent is several times slower.
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",\n    ", ": ")).encode
+    lines = []
+    for name, value in content.items():
+        text = encode(value)
+        if value and isinstance(value, (dict, list)):
+            text = f"{text[0]}\n    {text[1:-1]}\n  {text[-1]}"
+        lines.append(f"  {encode(name)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -126,7 +126,9 @@ def check_matrix(X: Any) -> Any:
             raise ValueError(f"X must be a matrix with at least one row and one column; got shape {shape}")
         return virtual
     X = to_host(X)  # a view, if another library has it in memory
-    check_real("X", X)
+    array = check_real("X", X)
+    if array.dtype.kind in "biuf" and not hasattr(X, "sparse"):
+        X = array  # scikit-learn would visit every column of a data frame
     try:
         X = check_array(
             X,
