@@ -1,5 +1,6 @@
 """Ctrl-C: a fit keeps its best step, and loops over many fits stop as a whole."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from trimreg import (
     solve_graphical,
 )
 from trimreg.graphs.selection.graphical_path import graphical_path
+from trimreg.selection.search import parallel
 from trimreg.solvers import Step, driver, many_fits, run
 
 
@@ -184,6 +186,47 @@ def test_a_robust_fit_keeps_the_best_that_left_out_enough(data, monkeypatch):
         solve(X, y, **how)
 
 
+def ctrl_c_at(count):
+    """A callback that sends the signal of Ctrl-C at that step."""
+    seen = []
+
+    def callback(step):
+        seen.append(step)
+        if len(seen) == count:
+            signal.raise_signal(signal.SIGINT)
+
+    return callback
+
+
+def test_ctrl_c_in_a_coroutine_ends_the_fit_at_its_next_step(data):
+    """There it raises nothing: asyncio cancels the task, which takes effect where it next awaits."""
+    how = {"penalty": TrimmedL1(3), "alpha": 0.3, "solver": "bcd", "tol": 1e-12}
+    kept = []
+
+    async def fit():
+        kept.append(solve(*data, callback=ctrl_c_at(2), **how))
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            kept.append(solve(*data, **how))  # not stopped: it answers the cancellation
+            raise
+
+    with (
+        pytest.warns(ConvergenceWarning, match="^interrupted after 2 steps"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        asyncio.run(fit())
+    assert [result.converged for result in kept] == [False, True]
+
+    async def search():
+        with many_fits():
+            await fit()
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(search())
+    assert len(kept) == 2
+
+
 # -- many fits --------------------------------------------------------------------------------------------
 
 
@@ -195,6 +238,14 @@ def test_many_fits_stop_as_a_whole(data, monkeypatch, n_jobs):
     with parallel_config("threading"), pytest.raises(KeyboardInterrupt):
         model.fit(*data)
     assert fitted_attributes(model) == set()
+    done, interrupt = [], ctrl_c_at(1)
+
+    async def several():
+        return parallel(lambda task: interrupt(task) or done.append(task), [(0,), (1,)], n_jobs=n_jobs)
+
+    with parallel_config("threading"), pytest.raises(KeyboardInterrupt):
+        asyncio.run(several())
+    assert len(done) == 1 or n_jobs > 1  # threads may have begun both
     with pytest.raises(KeyboardInterrupt):
         graphical_path(np.cov(data[0][:, :5].T), hs=[1, 2])
 

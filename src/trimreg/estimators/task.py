@@ -433,6 +433,7 @@ def solve(
     the same. Before the first step is done, and in fits that are part of a search or a resampling, Ctrl-C
     raises ``KeyboardInterrupt`` as usual, and an estimator keeps its earlier state. So does a second Ctrl-C
     within two seconds: it stops loops over fits outside the library, such as scikit-learn's ``GridSearchCV``.
+    A fit in a coroutine stops at its next step: ``asyncio.run`` answers Ctrl-C by cancelling its task.
 
     Examples
     --------

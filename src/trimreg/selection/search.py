@@ -24,6 +24,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from ..estimators import validation as check
 from ..solvers import many_fits
+from ..solvers.driver import check_cancelled
 from .criteria import CRITERIA
 from .grid import RULES, choose
 from .progress import progress
@@ -167,6 +168,7 @@ def parallel(
             for result in outcomes:
                 results.append(result)
                 advance()
+                check_cancelled()
     return results
 
 

@@ -8,6 +8,7 @@ module and one line in :data:`SOLVERS`.
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -110,7 +111,7 @@ def run(
 
     A ``KeyboardInterrupt`` (Ctrl-C) ends the run at its step of lowest objective, with a warning. It
     propagates before the first step, inside :func:`many_fits`, and if it is the second one within two
-    seconds.
+    seconds. In a coroutine it ends the run after the current step; see :func:`check_cancelled`.
     """
     history: dict[str, list[float]] = {"objective": []}
     step: Step | None = None
@@ -126,6 +127,7 @@ def run(
             stopped = callback is not None and callback(step) is True
             if step.converged or stopped or count >= max_iter:
                 break
+            check_cancelled()
     except KeyboardInterrupt:
         return Outcome(best_so_far(best, count), count, history, interrupted=True)
     if step is None:
@@ -169,6 +171,20 @@ def many_fits() -> Iterator[None]:
         yield
     finally:
         _MANY_FITS.reset(token)
+
+
+def check_cancelled() -> None:
+    """Raise ``KeyboardInterrupt`` if the coroutine that called us was cancelled since it last awaited.
+
+    ``asyncio.run`` answers Ctrl-C by cancelling its task, which takes effect when the task next awaits. A fit
+    never awaits, so it has to look.
+    """
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or asyncio._get_running_loop() is None:
+        return
+    # Not task.cancelling(): it counts for ever, also while a coroutine cleans up after it was cancelled.
+    if getattr(asyncio.current_task(), "_must_cancel", False):
+        raise KeyboardInterrupt
 
 
 def best_so_far(best: Any, count: int, unit: str = "step") -> Any:

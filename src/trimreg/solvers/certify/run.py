@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..driver import check_cancelled
 from ..problem import Problem
 from .proof import Proof
 from .setup import Model
@@ -58,6 +59,7 @@ def bound(
                 callback(Progress(lower, reached.upper, reached.nodes, reached.open, seconds, reached.done))
             if seconds > time_limit or model.least >= search.cutoff():
                 break
+            check_cancelled()
     except KeyboardInterrupt:
         interrupted = True
     lower = min(max(lower, search.lower(), model.least), model.upper)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...losses.base import namespace
+from ..driver import check_cancelled
 from .arrays import GramBatch, SampleBatch, to_numpy
 
 #: Steps between two looks at which problems are done.
@@ -129,6 +130,7 @@ def run_batch(
     step: Any = partial(one_step, project=project, max_iter=max_iter, **rules)
     try:
         while True:
+            check_cancelled()
             for _ in range(STEPS_BETWEEN_LOOKS):
                 state = step(state, batch, terms)
             going = to_numpy(~state.done & (state.n_iter < max_iter))[:, 0]
