@@ -20,7 +20,7 @@ from pathlib import Path
 from .common import Section, machine
 
 NAMES = (
-    "objective", "subset", "hard", "soft", "lasso", "surface", "agreement", "crossval", "glm", "groups", "stress",
+    "objective", "subset", "hard", "soft", "lasso", "surface", "agreement", "crossval", "tall", "glm", "groups", "stress",
     "prediction", "realdata", "certify", "glasso", "graphs", "correlated", "sachs", "cold", "tables", "growth", "networks", "disk", "dask_rows",
     "batched", "gpu",
 )  # fmt: skip

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +26,13 @@ from .common import Section
 H = 20
 SLOWEST = 2.5  # times the passes times the seconds to read the file once
 PASSES = 15
+PATH_PASSES = 2
 PEAK_MB = 1000
 EXPONENT = 1.1
 FULL = {"n": 2_000_000, "p": 500, "rows": (125_000, 250_000, 500_000, 1_000_000), "height": 100_000, "columns": (250, 500, 1000, 2000)}  # fmt: skip
 QUICK = {"n": 20_000, "p": 100, "rows": (5000, 20_000), "height": 5000, "columns": (50, 200)}
 LOSSES = {"least squares": "TrimmedLasso", "logistic": "TrimmedLogisticRegression"}
+PATH = "path and EBIC"  # of least squares; its passes are compared with those of one fit
 
 
 # -- the file ------------------------------------------------------------------------------------------------
@@ -100,10 +103,13 @@ def fit(path: str, rows: int, loss: str, cold: bool, repeats: int) -> dict:
             drop_pages(path)
             yield from super()._blocks(columns)
 
-    kind = getattr(trimreg, LOSSES[loss])
+    if loss == PATH:
+        kind = partial(trimreg.TrimmedLassoCV, criterion="ebic")
+    else:
+        kind = partial(getattr(trimreg, LOSSES[loss]), h=H)
     warm_up(kind)
     with np.load(Path(path).with_suffix(".npz")) as beside:
-        y = beside["regression" if loss == "least squares" else "classes"][:rows].astype(float)
+        y = beside["classes" if loss == "logistic" else "regression"][:rows].astype(float)
         support = beside["support"]
     mapped = np.load(path, mmap_mode="r")
     before, seconds, reads = peak_bytes(), [], []
@@ -111,7 +117,7 @@ def fit(path: str, rows: int, loss: str, cold: bool, repeats: int) -> dict:
         X = (Cold if cold else trimreg.OnDisk)(mapped[:rows])
         reads.append(read_once(path, X.nbytes, cold))
         start = time.perf_counter()
-        model = kind(h=H).fit(X, y)
+        model = kind().fit(X, y)
         seconds.append(time.perf_counter() - start)
         reads.append(read_once(path, X.nbytes, cold))
     return {
@@ -122,6 +128,7 @@ def fit(path: str, rows: int, loss: str, cold: bool, repeats: int) -> dict:
         "before": before,
         "right": len(set(np.flatnonzero(np.ravel(model.coef_))) & set(support.tolist())),
         "stationarity": float(model.stationarity_),
+        "fits": len(getattr(model, "hs_", "1")),
     }
 
 
@@ -134,7 +141,7 @@ def warm_up(kind) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "small.npy")
         np.save(path, X)
-        kind(h=3).fit(trimreg.OnDisk(path), (X[:, 0] + rng.standard_normal(200) > 0).astype(float))
+        kind().fit(trimreg.OnDisk(path), (X[:, 0] + rng.standard_normal(200) > 0).astype(float))
 
 
 def in_own_process(path, rows, loss, cold=False, repeats=1) -> dict:
@@ -194,6 +201,7 @@ def measured(folder: Path, sizes: dict, quick: bool) -> Section:
             if not cold:
                 continue
             if loss == "least squares":
+                one = got
                 section.bar(f"{loss}: at most {PASSES} passes", f"{got['passes']:g}", got["passes"] <= PASSES)
             section.bar(
                 f"{loss}: peak memory under 1 GB", f"{got['peak'] / 1e6:.0f} MB", got["peak"] < PEAK_MB * 1e6
@@ -204,8 +212,30 @@ def measured(folder: Path, sizes: dict, quick: bool) -> Section:
                 f"{loss} on a file of {4 * n * p / 1e9:.1f} GB ({n:,} x {p} float32), h={H}",
                 f"{got['passes']:g} passes, {got['seconds']:.0f} s, peak {got['peak'] / 1e6:.0f} MB",
             ])  # fmt: skip
+    add_path(section, path, n, p, one)
     add_growth(section, folder, sizes, quick)
     return section
+
+
+def add_path(section: Section, path: Path, n: int, p: int, one: dict) -> None:
+    """A path of model sizes with its choice, against ``one`` fit of the same file."""
+    many = in_own_process(path, n, PATH, cold=True)
+    section.rows.append([
+        f'path of {many["fits"]} sizes, `criterion="ebic"`', "from the device", f"{many['passes']:g}",
+        f"{many['seconds']:.2f}", f"{many['read']:.3f}", f"{many['seconds'] / (many['passes'] * many['read']):.2f}",
+        f"{many['peak'] / 1e6:.0f}", f"{many['before'] / 1e6:.0f}", f"{many['right']} of {H}",
+    ])  # fmt: skip
+    most = PATH_PASSES * one["passes"]
+    section.bar(
+        f"passes of a path of {many['fits']} sizes at most {PATH_PASSES} times those of one fit",
+        f"{many['passes']:g} against {one['passes']:g}", many["passes"] <= most,
+    )  # fmt: skip
+    asked = f"path: peak memory under {PEAK_MB} MB"
+    section.bar(asked, f"{many['peak'] / 1e6:.0f} MB", many["peak"] < PEAK_MB * 1e6)
+    section.headline.append([
+        f"a path of {many['fits']} sizes and its choice by EBIC on a file of {4 * n * p / 1e9:.1f} GB",
+        f"{many['passes']:g} passes, {many['seconds']:.0f} s; one fit {one['passes']:g} passes, {one['seconds']:.0f} s",
+    ])  # fmt: skip
 
 
 def add_growth(section: Section, folder: Path, sizes: dict, quick: bool) -> None:

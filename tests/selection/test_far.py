@@ -71,12 +71,26 @@ def test_choices_are_the_same(data, model, weighted):
     assert np.sqrt(far.stationarity_) <= 1e-5 + 10 * np.sqrt(expected["T"])
 
 
-def test_a_fold_costs_few_passes(data):
-    """Moments, the few rows, the predictions of all cells; and a dozen for the fits to all samples."""
+def test_folds_and_criteria_share_a_pass(data):
+    """Moments, the products of all folds, the grid; and a few that confirm the choice on the data."""
     X, y = data
     rows = ArrayRows(X, block_rows=41)
-    TrimmedLassoCV(cv=5, alphas="auto", hs=range(8)).fit(rows, y)
-    assert rows.passes <= 5 * 3 + 12
+    TrimmedLassoCV(cv=5, alphas="auto", hs=range(0, 8, 2), l2s=[0.0, 0.1]).fit(rows, y)
+    assert rows.passes <= 8
+    rows = ArrayRows(X, block_rows=41)
+    rows.widest_gram = P // 5  # a path is worth the products of more columns than a fit
+    near = TrimmedLassoCV(criterion="ebic", hs=range(5), alphas=["exact", 0.1]).fit(X, y)
+    far = TrimmedLassoCV(criterion="ebic", hs=range(5), alphas=["exact", 0.1]).fit(rows, y)
+    assert rows.passes <= 8
+    assert far.criterion_path_ == pytest.approx(near.criterion_path_, rel=1e-10)
+
+
+def test_the_criterion_of_a_perfect_fit_is_not_that_of_few_rows(data):
+    X, _ = data
+    y = X[:, 3] - 2.0 * X[:, 5]
+    near, far = (TrimmedLassoCV(criterion="ebic", hs=range(5)).fit(A, y) for A in (X, ArrayRows(X, 41)))
+    assert near.h_ == far.h_ == 2
+    assert far.criterion_path_[2, 0] < N * np.log(1e-25)
 
 
 def test_classes(data):

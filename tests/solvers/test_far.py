@@ -462,7 +462,7 @@ def test_rows_say_up_to_which_width_the_gram_matrix_is_worth_its_cost():
         rows = ArrayRows(X, block_rows=50)
         rows.widest_gram = widest
         problem = Problem(as_design(rows, d), get_loss("quadratic"), y, d, TrimmedL1(h=3).bind(40), 0.1)
-        assert problem.worth_compressing is answer
+        assert problem.worth_compressing() is answer
         assert_agree(*(solve(data, y, penalty=TrimmedL1(h=3), alpha="exact") for data in (X, rows)))
 
 

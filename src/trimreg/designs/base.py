@@ -355,6 +355,9 @@ class CompressedDesign(ColumnBlock):
     def uncompressed(self, d: np.ndarray) -> Any:
         return self.source
 
+    def original_units(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
+        return self.source[0].original_units(theta)
+
 
 def compressed_rows(gram, target, y, d, source=None) -> tuple[CompressedDesign, np.ndarray]:
     r"""A design and a target of p + K rows, of equal weights, with the least squares of ``Z`` and ``y``.

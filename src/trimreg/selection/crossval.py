@@ -15,23 +15,22 @@ from sklearn.metrics import check_scoring
 
 from ..designs.convert import is_virtual, stays_in_process, to_host
 from ..estimators import validation as check
-from ..estimators.models.base import LinearEstimator, Regressor, groups_of
+from ..estimators.models.base import LinearEstimator, Regressor
 from ..estimators.models.logistic import TrimmedLogisticRegression, centered
-from ..estimators.task import Settings, check_data, minimize, set_up, shifted
+from ..estimators.task import Settings, check_data, set_up, shifted
 from ..losses import LOSSES, get_loss
 from ..penalties import TrimmedL1
 from ..solvers import EFFORTS
-from .criteria import criterion_value
-from .folds import ALL_COLUMNS, LinearFolds, TotalGram, predictors
+from .folds import ALL_COLUMNS, LinearFolds, TotalGram, criteria_of_path
 from .grid import check_l2s, choose
+from .moments import MomentFolds
 from .path import (
     count_samples,
-    degrees_of_freedom,
     entry_over_path,
     features_in,
     grid_for,
     l2s_for,
-    n_parts,
+    on_few_rows,
     ridged,
     ridges_for,
     solve_paths,
@@ -57,8 +56,8 @@ class SurfaceCV(LinearEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Or a matrix that stays on disk, on a cluster or on a GPU; see :meth:`TrimmedLasso.fit`. Then a
-            fold of least squares takes about three passes, and ``scoring`` must be None.
+            Or a matrix that stays on disk, on a cluster or on a GPU; see :meth:`TrimmedLasso.fit`. Then
+            the folds of least squares share a pass, and ``scoring`` must be None.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), optional
             A weight of k counts as k repetitions of the sample: in the fits, in the scores, and in the number
@@ -107,19 +106,25 @@ class SurfaceCV(LinearEstimator):
             self.__dict__.pop(name, None)  # of an earlier fit
         if search.criterion is None:
             scores = None if scorer is None else partial(self._scores, scorer, X, np.asarray(y))
-            total = self._total_gram(X, task)
+            plain = LinearFolds(data, settings, self.hs_, self.alphas_, self.effort, None, scores, ridges)
+            moments = MomentFolds.of(plain, task, folds)
+            if moments is None:
+                plain.total, parts = self._total_gram(X, task), folds
+            else:
+                task, parts = moments.task, [(k, k) for k in range(len(folds))]
 
             def tested(alphas):
-                parts = LinearFolds(data, settings, self.hs_, alphas, self.effort, total, scores, ridges)
-                found = search.over_parts(parts.fit, parts.score, folds, shared=stays_in_process(X))
-                return np.stack(found, axis=-1)
+                one = replace(moments or plain, alphas=alphas)
+                return np.stack(
+                    search.over_parts(one.fit, one.score, parts, shared=stays_in_process(X)), axis=-1
+                )
 
             values, best = self._extended(tested, search.rule, times_tested(folds))
             self.l2_score_path_, k = self._of_selection(values, best[2])
             self.score_path_ = self.l2_score_path_[:, :, k]
             path = self._paths(search, task, [ridges[best[2]]])[0]
         else:
-            paths: list = []
+            task, paths = on_few_rows(task, self.hs_.size * len(self.alphas_)), []
 
             def fitted(alphas):
                 paths[:] = self._paths(search, task, ridges, alphas)
@@ -141,7 +146,7 @@ class SurfaceCV(LinearEstimator):
         self.h_, self.chosen_alpha_ = int(self.hs_[best[0]]), self.alphas_[best[1]]
         ridge = ridges[best[2]]
         self.selection_l2_ = float(ridge.selection if self.chosen_alpha_ == "exact" else ridge.l2)
-        self._fit_choice(data, replace(settings, l2=ridge.l2))
+        self._fit_choice(ridged(task, ridge.l2))
 
     def _of_selection(self, values, k):
         """The values of every l2 with the selection of the k-th ridge, and the place of its l2."""
@@ -219,17 +224,16 @@ class SurfaceCV(LinearEstimator):
         model.coef_, model.intercept_ = coef, intercept
         return model
 
-    def _fit_choice(self, data, settings):
+    def _fit_choice(self, task):
         """Fit the chosen h and alpha to all samples, starting from the cell of the path."""
         i, j = self.best_index_
         chosen = self.path_.results[i][j]
-        choice = {"penalty": self._penalty(self.h_), "alpha": self.chosen_alpha_}
-        final = replace(settings, **choice, options={"effort": self.effort})
-        if self.selection_l2_ == settings.l2:
-            result, task = minimize(data, final, chosen.coef)
-            chosen = _settled(chosen, result, self.tol * self.path_.objectives.max())
-        else:  # the features were selected with another ridge: a search with this one would change them
-            task = set_up(data, final)
+        problem = task.problem.at(chosen.alpha).freeing(self.h_)
+        task = replace(task, problem=problem, exact=self.chosen_alpha_ == "exact")
+        if self.selection_l2_ == task.l2:  # otherwise a search with this ridge would change the features
+            options = task.options | {"effort": self.effort}
+            final = replace(task, start=task.coordinates(chosen.coef), options=options)
+            chosen = _settled(chosen, final.solve(), self.tol * self.path_.objectives.max())
         if np.isnan(chosen.stationarity):  # cells of a path carry no certificate
             chosen = replace(chosen, stationarity=task.stationarity_of(chosen))
         self._take(chosen, task)
@@ -246,21 +250,6 @@ def _settled(cell, result, least_gain):
     if same_free and np.array_equal(cell.coef != 0, result.coef != 0):
         return replace(cell, swap_optimal=result.swap_optimal)
     return result if result.objective < cell.objective - least_gain else cell
-
-
-def criteria_of_path(name, data, task, path, n, fit_intercept) -> np.ndarray:
-    """The information criterion of every cell of the path of a task, for n samples."""
-    problem, X = task.problem, data.X
-    coefs = path.coefs.reshape(-1, *path.coefs.shape[2:]).astype(float)
-    intercepts = path.intercepts.reshape(-1, *path.intercepts.shape[2:])
-    etas = predictors(X, coefs, intercepts)
-    deviance = [problem.loss.deviance(eta, data.y, data.d, n) for eta in etas]
-    features = features_in(coefs, 1)
-    groups, _ = groups_of(problem.penalty, X.shape[1])
-    parts = features.sum(axis=1) if groups is None else [np.unique(groups[one]).size for one in features]
-    df = degrees_of_freedom(task, coefs, intercepts, fit_intercept)
-    value = criterion_value(name, deviance, df, n, n_parts(task), n_selected=parts)
-    return np.reshape(value, path.objectives.shape)
 
 
 class TrimmedLassoCV(Regressor, SurfaceCV):

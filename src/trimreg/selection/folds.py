@@ -22,15 +22,18 @@ import scipy.sparse as sp
 
 from ..designs import as_design
 from ..designs.convert import is_virtual
+from ..estimators.models.base import groups_of
 from ..estimators.task import Data, Settings, set_up
 from ..solvers.gram import FixedGram
-from .path import Ridge, cells
+from .criteria import criterion_value
+from .path import Ridge, cells, degrees_of_freedom, features_in, n_parts
 
 _COPIED = 1 << 26  # bytes of X up to which a fold has its own copy of the training rows
 _PREDICTED = 1 << 24  # linear predictors (of all samples) that one pass over data on disk computes
 _PER_SCORE = 4  # arrays of the size of a linear predictor that scoring one fit takes
 ALL_COLUMNS = 3000  # with more columns the whole Gram matrix is not formed
 _BLOCK = 32  # rows of a Gram matrix that are worked on together
+_CANCELLED_LOSS = 1e-6  # part of the null model's loss below which that of few rows has lost digits
 _CANCELLED = 1e-5  # a column is computed anew if its variance in the fold is below this part of that before
 
 
@@ -114,10 +117,16 @@ class LinearFolds:
 
     def score(self, fits: Fits, test: np.ndarray) -> np.ndarray:
         """Scores of every cell on the test samples, of shape (n_hs, n_alphas, n_ridges)."""
+        return self.arranged(self.scores_of(fits, test))
+
+    def scores_of(self, fits: Fits, test: np.ndarray) -> Any:
+        """A score of each fit."""
         if self.scorer is None:
-            scores = minus_loss(self.data, fits, test)
-        else:
-            scores = self.scorer(fits.coefs, fits.intercepts, test)
+            return minus_loss(self.data, fits, test)
+        return self.scorer(fits.coefs, fits.intercepts, test)
+
+    def arranged(self, scores: Any) -> np.ndarray:
+        """The scores of all fits as an array of shape (n_hs, n_alphas, n_ridges)."""
         shape = len(self.ridges), len(self.hs), len(self.alphas)
         scores = np.reshape(np.asarray(scores, dtype=float), shape)
         return np.moveaxis(scores, 0, 2)
@@ -185,3 +194,35 @@ def _far_predictors(X, coefs, intercepts):
         product = product if coefs.ndim == 2 else product.reshape(-1, outputs, X.shape[0]).swapaxes(1, 2)
         for eta, intercept in zip(product, intercepts[start : start + step], strict=True):
             yield eta + intercept
+
+
+# -- information criteria -----------------------------------------------------------------------------------
+
+
+def criteria_of_path(name, data, task, path, n, fit_intercept) -> np.ndarray:
+    """The information criterion of every cell of the path of a task, for n samples."""
+    problem = task.problem
+    coefs = path.coefs.reshape(-1, *path.coefs.shape[2:]).astype(float)
+    intercepts = path.intercepts.reshape(-1, *path.intercepts.shape[2:])
+    deviance = _deviances(task, data, coefs, intercepts, n)
+    features = features_in(coefs, 1)
+    groups, _ = groups_of(problem.penalty, data.X.shape[1])
+    parts = features.sum(axis=1) if groups is None else [np.unique(groups[one]).size for one in features]
+    df = degrees_of_freedom(task, coefs, intercepts, fit_intercept)
+    value = criterion_value(name, deviance, df, n, n_parts(task), n_selected=parts)
+    return np.reshape(value, path.objectives.shape)
+
+
+def _deviances(task, data, coefs, intercepts, n):
+    """The deviance of every fit: from few rows if they are known, except for nearly perfect fits."""
+    loss, found, rest = task.problem.loss, np.empty(len(coefs)), np.arange(len(coefs))
+    if task.problem.few is not None:
+        few = task.problem.compressed()
+        fits = zip(coefs, intercepts, strict=True)
+        etas = [few.predictor(task.coordinates(*fit)) for fit in fits]
+        found[:] = [loss.deviance(eta, few.y, few.d, n) for eta in etas]
+        least = _CANCELLED_LOSS * few.loss_value(few.origin())
+        rest = np.flatnonzero([not few.loss_value(eta) > least for eta in etas])
+    for k, eta in zip(rest, predictors(data.X, coefs[rest], intercepts[rest]), strict=True):
+        found[k] = loss.deviance(eta, data.y, data.d, n)
+    return found

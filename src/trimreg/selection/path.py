@@ -147,6 +147,15 @@ def with_ridge(problem, l2):
     return replace(problem, ridge=problem.penalty.ridge(l2))
 
 
+def on_few_rows(task: Task, fits: int) -> Task:
+    """The task with the few rows that so many fits to data on disk may share."""
+    problem = task.problem
+    if problem.few is None and problem.worth_compressing(fits):
+        few = problem.compressed()
+        return replace(task, problem=replace(problem, few=(few.design, few.y)))
+    return task
+
+
 def ridge_unit(task: Task) -> float:
     """The curvature of the loss in a coefficient at the null model: 1 for standardized least squares."""
     problem = task.problem
@@ -242,7 +251,7 @@ def cells(task: Task, hs, alphas, ridges, *, gram=None, **options):
     threshold = problem.exact_threshold() * (1 + 1e-6) or 1.0
     values = [threshold if alpha == "exact" else alpha for alpha in alphas]
     tol, rng = task.options["tol"], task.options["rng"]
-    problem = problem.compressed() if problem.worth_compressing else problem
+    problem = problem.compressed() if problem.worth_compressing(len(hs) * len(alphas)) else problem
     plain = with_ridge(problem, 0.0)
     several = len(ridges) > 1 or ridges[0].selection != ridges[0].l2
     if gram is None and problem.loss.constant_curvature and several:
@@ -385,7 +394,7 @@ def degrees_of_freedom(task, coefs, intercepts, fit_intercept) -> np.ndarray:
     n_outputs, has_intercept = loss.n_outputs, int(fit_intercept and loss.sees_constants)
     if not problem.ridge.any():
         return (n_outputs - loss.redundant_outputs) * (features_in(coefs, 1).sum(axis=1) + has_intercept)
-    problem = problem.compressed() if problem.worth_compressing else problem
+    problem = problem.compressed() if problem.worth_compressing() else problem
     centered = 0 if task.constant else n_outputs * has_intercept  # an intercept that is no coordinate
     df = []
     for coef, intercept in zip(coefs, intercepts, strict=True):

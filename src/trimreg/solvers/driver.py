@@ -233,7 +233,7 @@ class SolverSpec:
     def iterate(self, problem: Any, theta0: np.ndarray | None, **options: Any) -> Iterator[Step]:
         """The solver's generator of steps; least squares on far data is solved on few rows first."""
         solver = import_module(self.module)
-        if getattr(problem, "worth_compressing", False):
+        if getattr(problem, "worth_compressing", bool)():
             return self._on_few_rows(solver, problem, theta0, options)
         return solver.iterate(problem, theta0, **options)
 

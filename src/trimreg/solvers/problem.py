@@ -10,6 +10,8 @@ import numpy as np
 from ..designs.base import Design
 from ..losses.base import Loss
 
+_WIDEST = 1000  # columns of far data whose Gram matrix is worth a pass, however many fits share it
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -28,6 +30,7 @@ class Problem:
     alpha: float
     positive: bool | np.ndarray = False
     ridge: Any = 0.0  # rho, one per coordinate; a number is taken for all of them
+    few: Any = None  # the design and the target of :meth:`compressed`, if they are known
 
     def __post_init__(self) -> None:
         if np.ndim(self.ridge) == 0:
@@ -46,7 +49,8 @@ class Problem:
         W = self.penalty.norm.coordinates(parts)
         positive = self.positive[W] if isinstance(self.positive, np.ndarray) else self.positive
         design, penalty = self.design.restricted(W), self.penalty.restricted(parts)
-        return replace(self, design=design, penalty=penalty, positive=positive, ridge=self.ridge[W])
+        ridge = self.ridge[W]
+        return replace(self, design=design, penalty=penalty, positive=positive, ridge=ridge, few=None)
 
     @property
     def n_features(self) -> int:
@@ -58,20 +62,28 @@ class Problem:
         return self.design.near
 
     @property
-    def worth_compressing(self) -> bool:
-        """Whether to solve on few rows: for least squares of moderate width, if X is far and long."""
-        if self.near or not self.loss.least_squares:
-            return False
-        p = self.n_features // self.loss.n_outputs
-        return bool(p <= self.design.widest_gram and p + self.loss.n_outputs < np.count_nonzero(self.d))
+    def n_samples(self) -> int:
+        """The number of samples of positive weight, also if few rows stand for them."""
+        return int(np.count_nonzero(self.design.uncompressed(self.d)[1]))
+
+    def worth_compressing(self, fits: int = 1) -> bool:
+        """Whether to solve on few rows: for least squares of moderate width, if X is far and long.
+
+        The more ``fits`` there are, the more passes over X are saved by the Gram matrix of all columns.
+        """
+        if self.near or not self.loss.least_squares or self.few is not None:
+            return self.few is not None
+        p, widest = self.n_features // self.loss.n_outputs, self.design.widest_gram
+        fewer = p + self.loss.n_outputs < np.count_nonzero(self.d)
+        return bool(fewer and p <= max(widest, min(fits * widest, _WIDEST)))
 
     def compressed(self) -> Problem:
         r"""The problem on few rows of equal weight, with the same objective; takes one pass over X.
 
         .. math:: \tfrac12 \sum_i d_i (y_i - z_i'\theta)^2 = \tfrac1{2m} \sum_{i=1}^m (r_i - R_i'\theta)^2
         """
-        design, y = self.design.compressed(self.y, self.d)
-        return replace(self, design=design, y=y, d=np.full(len(y), 1.0 / len(y)))
+        design, y = self.few or self.design.compressed(self.y, self.d)
+        return replace(self, design=design, y=y, d=np.full(len(y), 1.0 / len(y)), few=None)
 
     @property
     def precision(self) -> float:
@@ -253,7 +265,7 @@ class Problem:
         norms = np.where(norms > 0, norms, 1.0)
         design = self.design.rescaled(1.0 / norms)
         penalty, ridge = self.penalty.rescaled(norms), self.ridge / norms / norms
-        return replace(self, design=design, penalty=penalty, ridge=ridge), norms
+        return replace(self, design=design, penalty=penalty, ridge=ridge, few=None), norms
 
 
 def feasible_start(problem: Problem, theta0: np.ndarray | None) -> np.ndarray:

@@ -106,6 +106,24 @@ def normal_equations(block, d, y, offset, scale):
     return gram, target
 
 
+def products_of_parts(block, d, y, labels, offset, scale, count):
+    """``[Z y 1]' diag(d) [Z y 1]`` for each of ``count`` parts of the rows.
+
+    A column of ``labels`` holds the part of every row in one division of the samples.
+    """
+    p, total = block.shape[1], np.zeros((count, block.shape[1] + 2, block.shape[1] + 2))
+    for part in gram_parts(block, p + 2):
+        Z = np.ones((part.stop - part.start, p + 2))
+        Z[:, :p], Z[:, p] = scaled_columns(block[part], None, offset, scale), y[part]
+        Z *= np.sqrt(d[part])[:, None]
+        for label in labels[part].T:
+            for k in np.flatnonzero(np.bincount(label)):
+                rows = label == k
+                some = Z if rows.all() else Z[rows]
+                total[k] += some.T @ some
+    return total
+
+
 def combination_moments(block, d, W, V, positions, offset, scale):
     """For ``C = Z_W V``: the sums of ``d c^2``, and ``Z_W' diag(d) C`` at these ``positions`` of W."""
     square, product = np.zeros(V.shape[1]), np.zeros((positions.size, V.shape[1]))

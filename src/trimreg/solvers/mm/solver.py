@@ -124,7 +124,7 @@ def normalized_steps(
 
 def _reduced(inner, effort):
     """Less effort where a fit interpolates or nearly does, so that the free set hardly matters."""
-    problem, n = inner.problem, np.count_nonzero(inner.problem.d)
+    problem, n = inner.problem, inner.problem.n_samples
     if problem.ridge.any():
         return effort
     width = problem.penalty.n_free * problem.n_features / inner.norm.count / problem.loss.n_outputs
@@ -214,7 +214,7 @@ def improve_on_model(
     # Under a soft alpha every search with kicks may find a lower basin; best subsets settle sooner.
     kicks, most = (effort.kicks // 2, 2 * effort.rounds) if exact else (effort.kicks, np.inf)
     # So many coefficients nearly interpolate: the free set hardly matters, but searches are large.
-    samples = problem.loss.n_outputs * np.count_nonzero(problem.d)
+    samples = problem.loss.n_outputs * problem.n_samples
     wide = 2 * np.count_nonzero(best.theta) >= samples and not problem.ridge.any() and not effort.rivals
     kicks, enough = (0, _FEW) if wide or not effort.homotopy else (kicks, np.inf)
     improved, searches = True, 0

@@ -272,7 +272,7 @@ def supports_are_hard(inner: Any, factor: float = 2.0) -> bool:
     h, p = problem.penalty.n_free, problem.n_features
     if not 0 < h < p:
         return False
-    enough, n = factor * h * np.log(p / h), np.count_nonzero(problem.d)
+    enough, n = factor * h * np.log(p / h), problem.n_samples
     if n < enough or n > _REPEATED * enough or not problem.near:
         return n < enough
     different = np.unique(problem.y[problem.d > 0]).size  # a lower bound, without a pass over X
