@@ -10,7 +10,7 @@ from sklearn.model_selection import KFold, LeaveOneOut, RepeatedKFold, ShuffleSp
 from trimreg import TrimmedL1, TrimmedLassoCV
 from trimreg.designs.far.rows import ArrayRows
 from trimreg.estimators.task import Settings, check_data, set_up
-from trimreg.selection import moments as module
+from trimreg.selection import folds as module
 from trimreg.selection.folds import LinearFolds
 from trimreg.selection.moments import MomentFolds
 from trimreg.selection.path import Ridge
@@ -31,7 +31,9 @@ def both(X, y, splitter=None, d=None, **options):
     splits = (splitter or KFold(3)).split(np.zeros((X.shape[0], 1)))
     splits = [(train, test[data.d[test] > 0]) for train, test in splits]
     plain = LinearFolds(data, settings, HS, ALPHAS, "medium", ridges=RIDGES)
-    return plain, MomentFolds.of(plain, set_up(data, settings), splits), splits
+    task = set_up(data, settings)
+    worth = plain.worth_products(task, len(splits))
+    return plain, MomentFolds.of(plain, task, splits) if worth else None, splits
 
 
 def assert_same(X, y, rtol=1e-9, **options):

@@ -107,7 +107,8 @@ class SurfaceCV(LinearEstimator):
         if search.criterion is None:
             scores = None if scorer is None else partial(self._scores, scorer, X, np.asarray(y))
             plain = LinearFolds(data, settings, self.hs_, self.alphas_, self.effort, None, scores, ridges)
-            moments = MomentFolds.of(plain, task, folds)
+            shared = plain.worth_products(task, len(folds))
+            moments = MomentFolds.of(plain, task, folds) if shared else None
             if moments is None:
                 plain.total, parts = self._total_gram(X, task), folds
             else:

@@ -33,6 +33,8 @@ _PREDICTED = 1 << 24  # linear predictors (of all samples) that one pass over da
 _PER_SCORE = 4  # arrays of the size of a linear predictor that scoring one fit takes
 ALL_COLUMNS = 3000  # with more columns the whole Gram matrix is not formed
 _BLOCK = 32  # rows of a Gram matrix that are worked on together
+_LARGE = 1 << 19  # elements of X from which a sweep costs less than fits to the rows of every fold
+_PRODUCTS = 1 << 23  # elements of the products of all folds together
 _CANCELLED_LOSS = 1e-6  # part of the null model's loss below which that of few rows has lost digits
 _CANCELLED = 1e-5  # a column is computed anew if its variance in the fold is below this part of that before
 
@@ -130,6 +132,17 @@ class LinearFolds:
         shape = len(self.ridges), len(self.hs), len(self.alphas)
         scores = np.reshape(np.asarray(scores, dtype=float), shape)
         return np.moveaxis(scores, 0, 2)
+
+    def worth_products(self, task: Any, n_folds: int) -> bool:
+        """Whether least squares on all folds of ``task`` is best done by :mod:`trimreg.selection.moments`."""
+        X, problem, (n, p) = self.data.X, task.problem, self.data.X.shape
+        if not problem.loss.least_squares or problem.loss.n_outputs > 1 or sp.issparse(X):
+            return False
+        if n_folds * (p + 2) ** 2 > min(_PRODUCTS, n * p):
+            return False
+        if is_virtual(X):
+            return hasattr(X, "sweep") and problem.worth_compressing(len(self.hs) * len(self.alphas))
+        return n * p >= _LARGE and problem.penalty.norm.q is None and not np.any(problem.positive)
 
     def _weighted(self, weights) -> Data:
         """The data with these weights: a copy of the rows of positive weight if that is small."""

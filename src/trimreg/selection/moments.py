@@ -18,18 +18,15 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from ..designs.base import ColumnBlock, compressed_rows
 from ..designs.convert import is_virtual
 from ..designs.far import kernels
-from ..designs.far.rows import ArrayRows, FarRows
+from ..designs.far.rows import ArrayRows
 from ..estimators.task import Task
 from .folds import Fits, LinearFolds
 from .path import cells
 
-_LARGE = 1 << 19  # elements of X from which a sweep costs less than fits to the rows of every fold
-_MOST = 1 << 23  # elements of all products together
 _BLOCK = 1 << 22  # elements of a block of X in memory
 _CANCELLED = 1e-5  # a variance below this part of that of all samples has lost digits
 _CERTAIN = 1e9  # errors are this many times their rounding, or are computed anew
@@ -50,17 +47,8 @@ class MomentFolds(LinearFolds):
 
     @classmethod
     def of(cls, plain: LinearFolds, task: Task, folds: Sequence) -> MomentFolds | None:
-        """The folds from one sweep; None if they do not divide the samples, or if it is not worth while."""
+        """The folds from one sweep; None if they do not divide the samples."""
         X, problem, p = plain.data.X, task.problem, plain.data.X.shape[1]
-        single = problem.loss.least_squares and problem.loss.n_outputs == 1
-        if is_virtual(X):
-            fits = len(plain.hs) * len(plain.alphas)
-            worth = isinstance(X, FarRows) and single and problem.worth_compressing(fits)
-        else:
-            plainly = problem.penalty.norm.q is None and not np.any(problem.positive)
-            worth = not sp.issparse(X) and single and plainly and X.size >= _LARGE
-        if not worth or len(folds) * (p + 2) ** 2 > min(_MOST, X.shape[0] * p):
-            return None
         found = _divisions(plain.data.d, folds)
         if found is None:
             return None
