@@ -18,6 +18,7 @@ _WHERE = {
     "TrimmedCoxRegressor": ".models.cox",
     "MEstimator": ".models.mestimator",
     "solve": ".task",
+    "minimize": ".function.minimize",
     "steps": ".task",
     "solve_batch": ".batch",
     "certify": ".certificate",

@@ -242,17 +242,14 @@ class Task:
 
     def stationarity(self, step: Step) -> float:
         """The paper's T at a step, recomputed from the data."""
-        return self._stationarity(step.theta, step.weights)
+        return self.problem.stationarity(step.theta, step.weights)
 
     def stationarity_of(self, result: SolverResult) -> float:
         """T of a result in the units of X, perhaps from another run of the same problem."""
         theta = self.coordinates(result.coef, result.intercept)
-        return self._stationarity(theta, np.append(result.weights, 0.0) if self.constant else result.weights)
-
-    def _stationarity(self, theta, weights):
-        problem = self.problem
-        gradient = problem.gradient(theta)
-        return problem.penalty.stationarity(theta, weights, gradient, problem.alpha, problem.positive)
+        return self.problem.stationarity(
+            theta, np.append(result.weights, 0.0) if self.constant else result.weights
+        )
 
 
 def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:

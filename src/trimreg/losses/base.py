@@ -41,6 +41,8 @@ class Loss:
     matrix_target: bool = False  # whether y is a matrix of shape (n, columns)
     #: Whether L is a sum over samples, so that the Hessian in eta is diagonal (or K x K blocks).
     separable: bool = True
+    given_start: bool = False  # whether to start at 0 and not where what is never penalized fits best
+    has_samples: bool = True  # whether eta has an entry per sample, so that too many coefficients interpolate
     sees_constants: bool = True  # whether a constant added to eta changes L; if not, there is no intercept
     equivariant: bool = False  # whether a constant added to both eta and y changes nothing
     positive_target: bool = False  # whether y must not be negative
@@ -98,6 +100,10 @@ class Loss:
         ``j K, ..., j K + K - 1`` for each.
         """
         return design.gram(W, self.curvature(eta, y, d), W)
+
+    def step_gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> Any:
+        """The same for the model of one Newton step, where an approximation will do."""
+        return self.gram(design, W, eta, y, d)
 
     def slope_bound(self, y: np.ndarray, d: np.ndarray) -> float:
         r"""A bound of :math:`\sqrt{\sum_i \|g_i\|^2 / d_i}` over all eta with ``L(eta) <= L(0)``.

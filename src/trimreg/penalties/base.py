@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from .norms import Groups, Norm, Singles, partition, soft_threshold, subgradient_residual
+from .norms import Groups, Norm, Singles, bounded_residual, partition, soft_threshold, subgradient_residual
 
 __all__ = [
     "PENALTIES",
     "Penalty",
+    "bounded_residual",
     "get_penalty",
     "largest_violation",
     "soft_threshold",

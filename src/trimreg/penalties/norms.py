@@ -55,6 +55,31 @@ def subgradient_residual(
     return np.where(theta == 0, at_zero, away)
 
 
+def bounded_residual(
+    theta: np.ndarray, gradient: np.ndarray, threshold: Any, lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray:
+    r"""The element of :math:`g_j + t_j \partial|\theta_j| + N_j(\theta_j)` nearest to 0, for each j.
+
+    N is the normal cone of ``lower <= theta <= upper``: the negative numbers at the lower bound, the positive
+    ones at the upper bound, all numbers if the bounds are equal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trimreg.penalties.base import bounded_residual
+    >>> theta, gradient = np.array([0.0, 2.0, 1.0]), np.array([3.0, -3.0, -3.0])
+    >>> bounded_residual(theta, gradient, 1.0, lower=np.zeros(3), upper=np.full(3, 2.0))
+    array([ 0.,  0., -2.])
+    """
+    with np.errstate(invalid="ignore"):
+        slope = np.sign(theta) * threshold
+    slope = np.where(theta == 0, 0.0, slope)
+    spread = np.where(theta == 0, threshold, 0.0)
+    least = np.where(theta <= lower, -np.inf, gradient + slope - spread)
+    most = np.where(theta >= upper, np.inf, gradient + slope + spread)
+    return np.where(least > 0, least, np.minimum(most, 0.0))
+
+
 class Singles:
     """Each coefficient is a part: ``r_j = |theta_j|``."""
 

@@ -97,6 +97,11 @@ class SolverResult:
     alpha: float = 0.0
     outliers: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.intp), repr=False)
 
+    @property
+    def support(self) -> np.ndarray:
+        """The features with a nonzero coefficient."""
+        return np.flatnonzero(self.coef if self.coef.ndim == 1 else self.coef.any(axis=0))
+
 
 # -- the loop ---------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..designs.base import Design
 from ..losses.base import Loss
+from ..penalties.base import bounded_residual
 
 _WIDEST = 1000  # columns of far data whose Gram matrix is worth a pass, however many fits share it
 
@@ -18,8 +19,9 @@ class Problem:
     r"""Minimize :math:`F(\theta) = L(Z\theta) + \frac12 \sum_j \rho_j \theta_j^2 + P_\alpha(\theta)`.
 
     The first two terms are its smooth part. With ``positive`` the minimum is over ``theta >= 0``; it holds
-    for all coordinates or is an array of flags. Arrays of weights and thresholds have one value per part of
-    the penalty's norm; a part is a coefficient or a group of them.
+    for all coordinates or is an array of flags. ``bounds`` holds a lower and an upper bound per coordinate,
+    with 0 between them; only single coefficients may have them. Arrays of weights and thresholds have one
+    value per part of the penalty's norm; a part is a coefficient or a group of them.
     """
 
     design: Design
@@ -31,6 +33,7 @@ class Problem:
     positive: bool | np.ndarray = False
     ridge: Any = 0.0  # rho, one per coordinate; a number is taken for all of them
     few: Any = None  # the design and the target of :meth:`compressed`, if they are known
+    bounds: tuple[np.ndarray, np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         if np.ndim(self.ridge) == 0:
@@ -50,7 +53,9 @@ class Problem:
         positive = self.positive[W] if isinstance(self.positive, np.ndarray) else self.positive
         design, penalty = self.design.restricted(W), self.penalty.restricted(parts)
         ridge = self.ridge[W]
-        return replace(self, design=design, penalty=penalty, positive=positive, ridge=ridge, few=None)
+        bounds = None if self.bounds is None else (self.bounds[0][W], self.bounds[1][W])
+        part = replace(self, design=design, penalty=penalty, positive=positive, ridge=ridge, few=None)
+        return replace(part, bounds=bounds)
 
     @property
     def n_features(self) -> int:
@@ -62,9 +67,13 @@ class Problem:
         return self.design.near
 
     @property
-    def n_samples(self) -> int:
-        """The number of samples of positive weight, also if few rows stand for them."""
-        return int(np.count_nonzero(self.design.uncompressed(self.d)[1]))
+    def n_samples(self) -> float:
+        """The number of samples of positive weight, also if few rows stand for them; inf for a function."""
+        return (
+            np.inf
+            if not self.loss.has_samples
+            else int(np.count_nonzero(self.design.uncompressed(self.d)[1]))
+        )
 
     def worth_compressing(self, fits: int = 1) -> bool:
         """Whether to solve on few rows: for least squares of moderate width, if X is far and long.
@@ -144,9 +153,10 @@ class Problem:
             scale = min(scale, slope * float(np.max(self.design.column_norms(self.d), initial=0.0)))
         return scale
 
-    def hessian(self, eta: np.ndarray, W: np.ndarray) -> np.ndarray:
-        """The Hessian of the smooth part in theta, on the coordinates W."""
-        hessian = self.loss.gram(self.design, W, eta, self.y, self.d)
+    def hessian(self, eta: np.ndarray, W: np.ndarray, *, of_step: bool = False) -> np.ndarray:
+        """The Hessian of the smooth part in theta, on the coordinates W; ``of_step`` for a Newton step."""
+        gram = self.loss.step_gram if of_step else self.loss.gram
+        hessian = gram(self.design, W, eta, self.y, self.d)
         hessian.flat[:: len(W) + 1] += self.ridge[W]
         return hessian
 
@@ -159,7 +169,24 @@ class Problem:
         pull = gradient
         if np.any(self.positive):
             pull = np.where(self.positive, np.minimum(gradient, 0.0), gradient)
+        if self.bounds is not None:
+            pull = bounded_residual(theta, gradient, 0.0, *self.bounds)
         return self.penalty.weights(theta, self.alpha, pull)
+
+    def residual(self, theta: np.ndarray, gradient: np.ndarray, threshold: np.ndarray) -> np.ndarray:
+        """The subgradient nearest to 0 of the weighted problem with these thresholds and the constraints."""
+        if self.bounds is not None:
+            return bounded_residual(theta, gradient, threshold, *self.bounds)
+        return self.penalty.norm.residual(theta, gradient, threshold, self.positive)
+
+    def stationarity(self, theta: np.ndarray, weights: np.ndarray) -> float:
+        """The paper's T, from a gradient computed anew; bounds that are reached add their normal cones."""
+        gradient = self.gradient(theta)
+        if self.bounds is not None:
+            threshold = self.penalty.thresholds(weights, self.alpha)
+            unbounded = self.penalty.norm.residual(theta, gradient, threshold)
+            gradient = gradient + self.residual(theta, gradient, threshold) - unbounded
+        return self.penalty.stationarity(theta, weights, gradient, self.alpha, self.positive)
 
     def weights_freeing(self, theta: np.ndarray, free: np.ndarray) -> np.ndarray:
         """The penalty's weights at theta. Ties go to the parts of ``free``."""
@@ -265,7 +292,9 @@ class Problem:
         norms = np.where(norms > 0, norms, 1.0)
         design = self.design.rescaled(1.0 / norms)
         penalty, ridge = self.penalty.rescaled(norms), self.ridge / norms / norms
-        return replace(self, design=design, penalty=penalty, ridge=ridge, few=None), norms
+        bounds = None if self.bounds is None else (self.bounds[0] * norms, self.bounds[1] * norms)
+        normal = replace(self, design=design, penalty=penalty, ridge=ridge, few=None, bounds=bounds)
+        return normal, norms
 
 
 def feasible_start(problem: Problem, theta0: np.ndarray | None) -> np.ndarray:
@@ -285,5 +314,7 @@ def feasible_start(problem: Problem, theta0: np.ndarray | None) -> np.ndarray:
 
 
 def feasible(problem: Problem, theta: np.ndarray) -> np.ndarray:
-    """theta with 0 in place of negative coefficients where the problem requires ``theta >= 0``."""
+    """The point nearest to theta that keeps the signs and the bounds of the problem."""
+    if problem.bounds is not None:
+        theta = np.clip(theta, *problem.bounds)
     return np.where(problem.positive, np.maximum(theta, 0.0), theta) if np.any(problem.positive) else theta

@@ -33,10 +33,10 @@ from typing import Any
 
 import numpy as np
 
-from ...penalties.base import largest_violation
 from ..driver import Step
 from ..gram import GramCache
 from ..problem import Problem, feasible_start
+from ..search.bounded import BoundedSubset
 from ..search.exchange import best_first, exchange_while_better, kick
 from ..search.groups import GroupSearch
 from ..search.model import ModelSubset
@@ -173,7 +173,7 @@ def _majorize_minimize(inner, theta, weights=None):
         previous, objective = objective, loss + penalty.value(theta, problem.alpha)
         weights = problem.weights(theta, gradient)
         threshold = penalty.thresholds(weights, problem.alpha)
-        worst = largest_violation(theta, gradient, threshold, problem.positive, penalty.norm)
+        worst = float(np.max(np.abs(problem.residual(theta, gradient, threshold)), initial=0.0))
         # The second test is for rounding: F cannot fall any further although the tolerance asks for it.
         done = solved and (worst <= inner.goal or objective > previous - 1e-14 * abs(previous))
         message = f"largest violation {worst:.3g}, goal {inner.goal:.3g}"
@@ -291,7 +291,8 @@ def _model_search(inner, best):
     inside[outside] = True
     model = GramSolver(inner, np.flatnonzero(inside), best.theta, gradient, loss, predictor)
     if problem.alpha >= problem.exact_threshold():
-        return ModelSubset(model, free, best.theta, gradient, loss)
+        search = ModelSubset if problem.bounds is None else BoundedSubset
+        return search(model, free, best.theta, gradient, loss)
     return (SoftSearch if norm.q is None else GroupSearch)(model, best.theta, free, gradient)
 
 

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ..box import minimize_box
 from ..gram import FixedGram, GramCache, minimize_block
-from ..problem import Problem
+from ..problem import Problem, feasible
 from .kernels import add_rows, submatrix, violators
 
 _FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
@@ -40,6 +41,8 @@ _CHEAP = 3000  # divided by the size of a model: rounds that cost little, and ma
 def minimize_parts(problem, parts, gram, gradient, theta, threshold, tol):
     """:func:`minimize_block` for these parts of the problem's norm, single coefficients or groups."""
     norm = problem.penalty.norm
+    if problem.bounds is not None:
+        return minimize_box(gram, gradient, theta, threshold, *(end[parts] for end in problem.bounds), tol)
     if norm.q is None:
         positive = problem.positive[parts] if np.ndim(problem.positive) else problem.positive
         return minimize_block(gram, gradient, theta, threshold, positive, tol)
@@ -147,7 +150,7 @@ class WorkingSetSolver(InnerSolver):
     def _fit_null(self, tol):
         """Fit the parts that are never penalized, such as the intercept: gradients at 0 say little."""
         levels = self.problem.penalty.levels(1.0)
-        if not ((levels == 0) & self.alive).any():
+        if not ((levels == 0) & self.alive).any() or self.problem.loss.given_start:
             return
         alone = np.where(levels == 0, 0.0, np.inf)
         self.null, gradient, *_ = self.solve(self.null, alone, tol=1e-2 * tol, gradient=self.gradient_at_zero)
@@ -192,8 +195,9 @@ class WorkingSetSolver(InnerSolver):
     def _solve(self, theta, threshold, goal, gradient):
         problem = self.problem
         excluded = self.norm.spread(np.isinf(threshold))
-        if np.any(theta[excluded]):
-            theta, gradient = np.where(excluded, 0.0, theta), None
+        inside = np.where(excluded, 0.0, theta if problem.bounds is None else feasible(problem, theta))
+        if not np.array_equal(inside, theta):
+            theta, gradient = inside, None
         if gradient is None:
             eta, gradient, _ = self.point(theta)
         else:
@@ -204,7 +208,7 @@ class WorkingSetSolver(InnerSolver):
         for _ in range(0 if self.given_up else self.max_rounds):
             if gradient is None:
                 gradient = problem.gradient(theta, eta)
-            residual = self.norm.residual(theta, gradient, threshold, problem.positive)
+            residual = problem.residual(theta, gradient, threshold)
             violation = self.norm.largest_in_part(np.abs(residual))
             worst = float(np.max(violation, initial=0.0))
             if worst <= goal:
@@ -352,7 +356,7 @@ class WorkingSetSolver(InnerSolver):
             minimize_parts(problem, parts, self.gram.block(W), gradient[W], local, threshold[parts], tol)
             following[W] = local
             return Moved(following, problem.predictor(following), np.nan)
-        hessian, slope = problem.hessian(eta, W), gradient[W]
+        hessian, slope = problem.hessian(eta, W, of_step=True), gradient[W]
         # In this unit the diagonal is of the order of 1. A loss that is flat here up to rounding has no such
         # unit: then the search begins at a step of many times the length of theta.
         steepest = float(np.max(np.abs(slope))) / max(1.0, float(np.max(np.abs(theta))))
@@ -464,7 +468,7 @@ class GramSolver(InnerSolver):
         else:
             slope = gradient[U]
         goal = self.goal if tol is None else self.scale * max(tol, _FINEST)
-        if self.norm.q is None:
+        if self.norm.q is None and self.problem.bounds is None:
             done = self._working_sets(local, slope, threshold[U], goal)
         else:
             done = minimize_parts(

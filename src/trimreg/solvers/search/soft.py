@@ -80,7 +80,7 @@ class SoftSearch(Search):
             theta, gradient, self.loss, _ = inner.solve(theta, threshold, gradient=gradient)
             previous, objective = objective, self.loss + penalty.value(theta, problem.alpha)
             threshold = penalty.thresholds(problem.weights(theta, gradient), problem.alpha)
-            residual = self.norm.residual(theta, gradient, threshold, problem.positive)
+            residual = problem.residual(theta, gradient, threshold)
             worst = np.max(np.abs(residual), initial=0.0, where=self.norm.spread(inner.alive))
             # The second test is for rounding: no descent is left.
             if worst <= inner.goal or not objective < previous * (1 - 1e-13):

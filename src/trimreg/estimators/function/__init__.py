@@ -1,0 +1,1 @@
+"""Any differentiable function of a parameter vector: its derivatives, its problem, and ``minimize``."""
