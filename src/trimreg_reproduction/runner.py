@@ -1,5 +1,6 @@
-"""Runs the cells of experiments in many processes, here or on a cluster; this process alone writes the store.
+"""Runs the cells of experiments in many processes, here or on a cluster; only this process writes results.
 
+Several runs may share a store: each cell is run by one of them, and the cells of a run that died by another.
 Cells with results are skipped, so the same command resumes a run that ended in any way. Cells that failed, or
 that lacked a peer which was not installed, are tried again. A row depends on its cell alone, and not on the
 order of cells or on the machine.
@@ -12,14 +13,17 @@ import random
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, islice
 from typing import NamedTuple
 
 from trimreg.selection.progress import progress
 
+from .claims import Claims
 from .cluster import outcomes_of_cluster
 from .registry import expand_names, get_experiment
 from .spec import SIZES, BadInput, Cell, Experiment, Together
@@ -28,6 +32,8 @@ from .worker import Outcome, encode_parameters, lost, perform_together
 
 BACKENDS = ("joblib", "dask")
 _USELESS_EXECUTORS = 2
+_pause = time.sleep
+_SECONDS_BETWEEN_LOOKS = 1.0  # at cells that another run works on
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,9 @@ def run(
     _check(size, backend, scheduler, device)
     start = time.perf_counter()
     tasks, skipped, together = [], 0, {}
-    for experiment in _resolve(experiments):
+    resolved = _resolve(experiments)
+    claims = Claims(store, [experiment.name for experiment in resolved])
+    for experiment in resolved:
         if device is not None and experiment.together is not None:
             together[experiment.name] = replace(
                 experiment.together, run=partial(experiment.together.run, device=device)
@@ -134,16 +142,21 @@ def run(
     report = on_progress or (lambda ended, total: None)
     report(0, len(tasks))
     try:
-        with (
-            progress(len(tasks), "cells", verbose) as advance,
-            closing(_outcomes(tasks, backend, n_jobs, scheduler, together)) as outcomes,
-        ):
-            for outcome in outcomes:
-                store.record(outcome)
-                done += outcome.error is None
-                failed += outcome.error is not None
-                advance()
-                report(done + failed, len(tasks))
+        with claims, progress(len(tasks), "cells", verbose) as advance:
+            left = tasks
+            while left:
+                outcomes = _outcomes(claims.taken(left), backend, n_jobs, scheduler, together)
+                with closing(outcomes):
+                    for outcome in outcomes:
+                        store.record(outcome)
+                        done += outcome.error is None
+                        failed += outcome.error is not None
+                        advance()
+                        report(done + failed, len(tasks))
+                left = claims.open(left)
+                if left:  # another run works on them, or dies
+                    _pause(_SECONDS_BETWEEN_LOOKS)
+            skipped += len(tasks) - done - failed
     except KeyboardInterrupt:
         raise Interrupted(Summary(done, failed, skipped, time.perf_counter() - start)) from None
     return Summary(done, failed, skipped, time.perf_counter() - start)
@@ -191,7 +204,7 @@ def _resolve(experiments):
     return list(found.values())
 
 
-def in_groups(tasks: list[Task], together: dict[str, Together]) -> Iterator[tuple]:
+def in_groups(tasks: Iterable[Task], together: dict[str, Together]) -> Iterator[tuple]:
     """Pairs ``(tasks, function)``: batches with the function of their cells, or one task and None.
 
     Examples
@@ -220,8 +233,6 @@ def in_groups(tasks: list[Task], together: dict[str, Together]) -> Iterator[tupl
 
 def _outcomes(tasks, backend, n_jobs, scheduler, together) -> Generator[Outcome, None, None]:
     """The outcomes of the tasks, as they end, in any order."""
-    if not tasks:
-        return
     if backend == "dask":
         yield from outcomes_of_cluster(tasks, n_jobs, scheduler)
     else:
@@ -234,8 +245,6 @@ def _by_joblib(tasks, n_jobs, together):
     A process that dies takes the others with it, and which cell killed it is not known. So new processes run
     the remaining cells in another order. After several attempts without progress, each remaining cell gets
     processes of its own, and has failed if these die.
-
-    joblib itself sends short cells in batches of up to two seconds.
     """
     from joblib import effective_n_jobs
 
@@ -243,19 +252,27 @@ def _by_joblib(tasks, n_jobs, together):
     if n_jobs == 1:
         yield from _in_turn(in_groups(tasks, together))
         return
-    left = {(task.experiment, task.cell.name): task for task in tasks}
+    left: dict[tuple[str, str], Task] = {}
+
+    def sent():
+        for task in tasks:
+            left[task.experiment, task.cell.name] = task
+            yield task
+
+    new, again = sent(), []
     order = random.Random(0)
     useless = 0
-    while left and useless < _USELESS_EXECUTORS:
-        before = len(left)
+    while useless < _USELESS_EXECUTORS:
+        useless += 1
         try:
-            for outcome in _by_processes(in_groups(list(left.values()), together), n_jobs):
+            for outcome in _by_processes(in_groups(chain(again, new), together), n_jobs):
                 del left[outcome.experiment, outcome.cell]
+                useless = 0
                 yield outcome
+            return
         except BrokenProcessPool:
-            useless = useless + 1 if len(left) == before else 0
-            left = dict(order.sample(list(left.items()), len(left)))
-    for task in left.values():
+            again = order.sample(list(left.values()), len(left))
+    for task in chain(again, new):
         try:
             yield from _by_processes([([task], None)], n_jobs)
         except BrokenProcessPool as error:
@@ -271,14 +288,23 @@ def _in_turn(groups):
 
 
 def _by_processes(groups, n_jobs):
-    from joblib import Parallel, delayed, parallel_config
+    """The outcomes of groups of tasks, each as soon as it is there; few groups are out at a time."""
+    from joblib.externals.loky import get_reusable_executor
 
-    with parallel_config("loky", inner_max_num_threads=1, initializer=_die_with, initargs=(os.getpid(),)):
-        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="3*n_jobs")
-        outcomes = parallel(delayed(perform_together)(*group) for group in groups)
-    with closing(outcomes):
-        for together in outcomes:
-            yield from together
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    executor = get_reusable_executor(n_jobs, initializer=_die_with, initargs=(os.getpid(),), env=threads)
+    groups, out = iter(groups), set()
+    try:
+        while True:
+            out |= {executor.submit(perform_together, *one) for one in islice(groups, 2 * n_jobs - len(out))}
+            if not out:
+                return
+            ended, out = wait(out, return_when=FIRST_COMPLETED)
+            for future in sorted(ended, key=lambda one: one.exception() is not None):
+                yield from future.result()
+    finally:
+        if out:
+            executor.shutdown(kill_workers=True)
 
 
 def _die_with(parent):

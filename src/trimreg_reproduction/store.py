@@ -16,7 +16,7 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
@@ -54,6 +54,10 @@ CREATE TABLE plans (
     PRIMARY KEY (experiment, size)
 );
 """
+_CLAIMS = (  # beside the schema: stores of earlier versions lack it
+    "CREATE TABLE IF NOT EXISTS claims (experiment TEXT NOT NULL, cell TEXT NOT NULL, run TEXT NOT NULL,"
+    " PRIMARY KEY (experiment, cell))"
+)
 
 
 class StoreError(BadInput):
@@ -136,10 +140,41 @@ class Store:
              outcome.seconds, outcome.version, _now()),
         )  # fmt: skip
 
+    def claim(
+        self, experiment: str, cell: str, before: str | None, run: str, alive: Callable[[str], bool]
+    ) -> bool:
+        """Note that a run works on a cell, unless another one does or has ended it.
+
+        ``before`` is when the cell was last ended, as far as the run knows; ``alive`` says whether a run is.
+        """
+        if self.finished(experiment, cell).get(cell) != before:
+            return False
+        key = (experiment, cell)
+        for (owner,) in self._all("SELECT run FROM claims WHERE experiment = ? AND cell = ?", *key):
+            if alive(owner):
+                return False
+            self._write("DELETE FROM claims WHERE experiment = ? AND cell = ? AND run = ?", (*key, owner))
+        # The first of several runs wins. The cell may have been ended since the look above.
+        added = self._write(
+            "INSERT OR IGNORE INTO claims SELECT ?, ?, ? WHERE ? IS"
+            " (SELECT max(finished) FROM cells WHERE experiment = ? AND cell = ?)",
+            (*key, run, before, *key),
+        )
+        return added > 0
+
+    def release(self, run: str) -> None:
+        """Forget the claims of a run."""
+        self._write("DELETE FROM claims WHERE run = ?", (run,))
+
+    def runs(self) -> list[str]:
+        """The runs that have claims, alive or not."""
+        return [run for (run,) in self._all("SELECT DISTINCT run FROM claims")]
+
     def _write(self, statement, values):
+        """Execute a statement in a transaction; returns the number of rows that it changed."""
         try:
             with self._connection:
-                self._connection.execute(statement, values)
+                return self._connection.execute(statement, values).rowcount
         except sqlite3.OperationalError as error:
             raise StoreError(
                 f"cannot write to {self.path} ({error}); is the disk full or in use by another run?"
@@ -164,6 +199,11 @@ class Store:
         """The names of the cells with results."""
         found = self._all("SELECT cell FROM cells WHERE experiment = ? AND status = 'done'", experiment)
         return {name for (name,) in found}
+
+    def finished(self, experiment: str, cell: str | None = None) -> dict[str, str]:
+        """When the cells of an experiment ended, in results or failure; only those of one name if given."""
+        which = "SELECT cell, finished FROM cells WHERE experiment = ? AND cell = ifnull(?, cell)"
+        return dict(self._all(which, experiment, cell))
 
     def without_peer(self, experiment: str) -> set[str]:
         """The names of the cells with a row that was skipped because a package of a peer was missing."""
@@ -323,6 +363,8 @@ def _check_or_make(connection, path, read_only):
         connection.execute("PRAGMA synchronous = NORMAL")
     if application != _APPLICATION:
         _make(connection)
+    if not read_only:
+        connection.execute(_CLAIMS)
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != SCHEMA_VERSION:
         age = "a newer" if version > SCHEMA_VERSION else "an older"

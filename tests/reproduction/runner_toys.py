@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,16 @@ def kills_its_worker_once(mark, cell):
         Path(mark).write_text("killed")
         os.kill(os.getpid(), signal.SIGKILL)
     return slow_numbers(cell)
+
+
+def logs(folder, cell):
+    """Notes in a file of the cell that it was run; the first run of one cell does not end."""
+    with (Path(folder) / str(cell["n"])).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    if cell["n"] == 3 and (Path(folder) / "hang").exists():
+        (Path(folder) / "hang").unlink()
+        time.sleep(600)  # until it is killed
+    return numbers(cell)
 
 
 def kills_every_worker(cell):
@@ -110,21 +121,25 @@ def expected(tmp_path, count=12):
 
 
 def main():
-    """``runner_toys.py STORE COUNT BACKEND N_JOBS``: run the toy, and wait after five cells."""
+    """``runner_toys.py STORE COUNT BACKEND N_JOBS``: run the toy, and wait after five cells.
+
+    With a fifth argument, a folder, run cells that :func:`logs` there, and do not wait.
+    """
     from trimreg_reproduction.runner import Interrupted, run
     from trimreg_reproduction.store import Store
 
-    path, count, backend, n_jobs = sys.argv[1:]
+    path, count, backend, n_jobs, *folder = sys.argv[1:]
+    function = partial(logs, *folder) if folder else numbers
 
     def say(ended, total):
         print(ended, flush=True)
-        if ended == 5:
+        if ended == 5 and not folder:
             time.sleep(600)  # until it is killed or interrupted
 
     with Store(path) as store:
         try:
             run(
-                [toy(numbers, int(count))],
+                [toy(function, int(count))],
                 "full",
                 store,
                 backend=backend,

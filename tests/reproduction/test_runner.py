@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -82,6 +83,68 @@ def test_interrupt_of_a_single_process(store):
         run([toys.toy(toys.interrupts)], "full", store, n_jobs=1)
     assert caught.value.summary.done == len(store.done("toy")) < 12
     assert store.failed("toy") == {}
+
+
+# -- two runs and one store ------------------------------------------------------------------------------
+
+
+def runs_of(folder):
+    """The processes that ran each cell."""
+    return {int(file.name): file.read_text().split() for file in folder.iterdir()}
+
+
+def test_two_runs_share_the_cells(store, tmp_path):
+    """Here one run begins in the middle of another; it does the rest, which the first then finds done."""
+    (tmp_path / "log").mkdir()
+    toy = toys.toy(partial(toys.logs, str(tmp_path / "log")))
+    inner = []
+
+    def begin(ended, total):
+        if ended == 2:
+            with Store(store.path) as other:
+                inner.append(run([toy], "full", other, n_jobs=1))
+
+    outer = run([toy], "full", store, n_jobs=1, on_progress=begin)
+    assert (outer.done, outer.failed, outer.skipped) == (2, 0, 10)
+    assert (inner[0].done, inner[0].failed, inner[0].skipped) == (10, 0, 2)
+    assert {len(pids) for pids in runs_of(tmp_path / "log").values()} == {1}
+    assert contents(store) == expected(tmp_path)
+    assert store.runs() == []
+    assert not list(tmp_path.glob("*-run-*"))
+
+
+def test_a_run_takes_over_the_cell_of_one_that_was_killed(store, tmp_path, monkeypatch):
+    (log := tmp_path / "log").mkdir()
+    (log / "hang").touch()
+    command = [sys.executable, toys.__file__, store.path, "12", "joblib", "1", log]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    waits = []
+
+    def kill(seconds):
+        """Called when only the cell of the other run is left."""
+        assert waits or process.poll() is None
+        waits.append(sorted(store.done("toy")))
+        process.kill()
+        process.wait()
+
+    try:
+        while (log / "hang").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        monkeypatch.setattr(runner, "_pause", kill)
+        summary = run([toys.toy(partial(toys.logs, str(log)))], "full", store, n_jobs=1)
+    finally:
+        process.kill()
+        process.communicate()
+    assert len(waits) == 1
+    assert len(waits[0]) == 11
+    assert (summary.failed, summary.done + summary.skipped) == (0, 12)
+    runs = runs_of(log)
+    assert runs.pop(3) == [str(process.pid), str(os.getpid())]
+    assert {len(pids) for pids in runs.values()} == {1}
+    assert contents(store) == expected(tmp_path)
+    assert store.runs() == []
+    assert not list(tmp_path.glob("*-run-*"))
 
 
 # -- failures -------------------------------------------------------------------------------------------
