@@ -2,31 +2,24 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Byte code is made when a module is first imported: most of what is installed never is.
-OPTIONS := install --quiet --disable-pip-version-check --no-compile -c constraints.txt
-PIP = $(if $(wildcard $(BIN)/pip),$(BIN)/python -m pip,$(PYTHON) -m pip --python $(BIN)/python) $(OPTIONS)
+INSTALL = $(PYTHON) requirements/install.py $(VENV)
 # Kept, whatever the caller's environment says: else every process that the tests start compiles its imports.
 unexport PYTHONDONTWRITEBYTECODE
 SHUFFLE = $(if $(SEED),--shuffle $(SEED))
 
-.PHONY: demo test style lint format bench mutants fuzz soak clean
+.PHONY: demo test style lint format bench mutants fuzz soak pins clean
 
-# The pip of $(PYTHON) can install into the new environment, if it is recent enough; else it gets its own.
-$(BIN)/python:
-	if $(PYTHON) -m pip --python "$$(command -v $(PYTHON))" --version >/dev/null 2>&1; \
-	then $(PYTHON) -m venv --without-pip $(VENV); else $(PYTHON) -m venv $(VENV); fi
-
-$(VENV)/demo-ready: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[plot]'
+$(VENV)/demo-ready: pyproject.toml requirements/install.py requirements/demo.txt
+	$(INSTALL) demo
 	touch $@
 
-# One core installs the test tools while the other one compiles the loops that the tests call.
-$(VENV)/ready: $(VENV)/demo-ready
-	$(BIN)/python tests/compile_kernels.py & $(PIP) -e '.[test,lint]' && wait
+# The test tools are installed while the loops that the tests call are compiled.
+$(VENV)/ready: $(VENV)/demo-ready requirements/test.txt requirements/torch.txt
+	$(BIN)/python tests/compile_kernels.py & $(INSTALL) test && wait
 	touch $@
 
-$(VENV)/bench-ready: $(VENV)/ready
-	$(PIP) -e '.[bench]'
+$(VENV)/bench-ready: $(VENV)/ready requirements/bench.txt
+	$(INSTALL) bench
 	touch $@
 
 demo: $(VENV)/demo-ready  ## fit a real data set, print the table, draw the pictures
@@ -62,6 +55,9 @@ fuzz: $(VENV)/ready  ## adversarial calls, checked by a reference; CASES=20000 F
 
 soak: $(VENV)/ready  ## 10,000 fits in one process: memory, files, threads, fork
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --soak
+
+pins: $(VENV)/demo-ready  ## the lists of pinned packages; UPGRADE=1 takes the newest versions
+	$(BIN)/python requirements/pin.py $(BIN)/uv $(UPGRADE)
 
 clean:
 	rm -rf $(VENV) demo-output

@@ -1,5 +1,6 @@
 """For all tests: which combinations are run, in which order, why a test may be skipped, and fixtures."""
 
+import gc
 import itertools
 import os
 import random
@@ -51,6 +52,12 @@ def pytest_collection_modifyitems(config, items):
         for file in order:
             draw.shuffle(files[file])
         items[:] = [item for file in order for item in files[file]]
+
+
+def pytest_collection_finish():
+    """What was imported stays to the end: the garbage collector need not go through it, over and over."""
+    gc.collect()
+    gc.freeze()
 
 
 def pairwise_cover(group: list) -> list:
