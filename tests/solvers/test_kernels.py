@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from trimreg.penalties import subgradient_residual
-from trimreg.solvers.mm.kernels import add_rows, best_swaps, coordinate_descent, submatrix, violators
+from trimreg.solvers.mm.kernels import (
+    add_rows,
+    best_swaps,
+    coordinate_descent,
+    principal,
+    submatrix,
+    violators,
+)
 
 
 @pytest.mark.parametrize("level", [0.3, np.inf])
@@ -86,3 +93,15 @@ def test_a_part_of_a_matrix():
     rows, columns = np.array([3, 0, 6, 3]), np.array([8, 1])
     np.testing.assert_array_equal(submatrix(matrix, rows, columns), matrix[rows[:, None], columns])
     assert submatrix(matrix, rows[:0], columns).shape == (0, 2)
+
+
+def test_a_principal_part_reads_half_of_a_symmetric_matrix():
+    A = np.arange(36.0).reshape(6, 6)
+    places = np.array([4, 0, 5])
+    np.testing.assert_array_equal(principal(A + A.T, places), (A + A.T)[np.ix_(places, places)])
+
+
+def test_a_residual_that_is_not_a_number_is_the_largest():
+    gradient = np.array([1.0, np.nan, 3.0])
+    worst, _ = violators(np.zeros(3), gradient, np.zeros(3), np.zeros(3, dtype=bool), 0.1)
+    assert np.isnan(worst)

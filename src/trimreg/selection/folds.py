@@ -160,7 +160,8 @@ class LinearFolds:
         gram = self.total.without(self.data.X, d, left_out, task.problem.design, task.problem.d)
 
         def ridged(ridge, norms):
-            scaled = gram / norms / norms[:, None]
+            scaled = gram / norms
+            scaled /= norms[:, None]
             scaled[np.diag_indices_from(scaled)] += ridge / norms**2
             return FixedGram(np.arange(norms.size), scaled, norms.size)
 

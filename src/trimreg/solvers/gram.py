@@ -9,8 +9,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ..designs.base import Design
-from ..penalties.base import largest_violation, subgradient_residual
-from .mm.kernels import coordinate_descent, submatrix
+from ..penalties.base import subgradient_residual
+from .mm.kernels import coordinate_descent, principal, submatrix, violators
 
 _FEW = 512  # up to this many rows and columns the whole matrix costs less than many small products
 _ROOM = 64  # full rows that there is room for from the first; memory is taken only as it is used
@@ -79,7 +79,9 @@ class GramCache:
     def block(self, rows: np.ndarray, cols: np.ndarray | None = None) -> np.ndarray:
         """The contiguous block of the Gram matrix for these columns of the design."""
         place = self._places(rows)
-        return submatrix(self._store, place, place if cols is None else self._places(cols))
+        if cols is None:
+            return principal(self._store, place)
+        return submatrix(self._store, place, self._places(cols))
 
     def _places(self, W):
         place = self.place[W]
@@ -155,6 +157,11 @@ class FixedGram(GramCache):
         self.place[U] = np.arange(U.size)
         self._store = np.ascontiguousarray(gram)
 
+    def block(self, rows: np.ndarray, cols: np.ndarray | None = None) -> np.ndarray:
+        """The same; not a copy if it is the whole matrix."""
+        whole = cols is None and np.array_equal(rows, self.members)
+        return self._store if whole else super().block(rows, cols)
+
     def require(self, W: np.ndarray) -> None:
         if self.place[W].min(initial=0) < 0:
             raise ValueError("a column was requested that the quadratic model does not have")
@@ -173,11 +180,8 @@ class FixedGram(GramCache):
 
 
 def cholesky(matrix: np.ndarray) -> np.ndarray | None:
-    """The lower Cholesky factor, or None if the matrix is not positive definite.
-
-    The upper triangle of the factor is not zeroed.
-    """
-    factor, info = lapack.dpotrf(matrix, lower=1, clean=0)
+    """The lower Cholesky factor, or None if the matrix is not positive definite."""
+    factor, info = lapack.dpotrf(matrix, lower=1)
     return factor if info == 0 else None
 
 
@@ -215,7 +219,7 @@ def inverse_factor(factor: np.ndarray) -> np.ndarray:
     """``L^-1``, whose ``(L^-1)' L^-1`` is the inverse of the matrix, for a third of the work."""
     if factor.size == 0:
         return np.zeros(factor.shape)
-    return np.tril(lapack.dtrtri(factor, lower=1)[0])
+    return lapack.dtrtri(factor, lower=1)[0]
 
 
 def independent_columns(gram: np.ndarray, tol: float) -> np.ndarray:
@@ -243,7 +247,7 @@ def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
         if active.size == 0:
             return
         slope = gradient[active] + threshold[active] * np.sign(theta[active])
-        factor = regularized_cholesky(submatrix(gram, active, active))
+        factor = regularized_cholesky(principal(gram, active))
         direction = -cholesky_solve(factor, slope)
         with np.errstate(over="ignore", invalid="ignore"):  # a nearly flat direction has no end
             decrease = slope @ direction
@@ -292,9 +296,9 @@ def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=1
             epochs = coordinate_descent(gram, gradient, theta, threshold, nonnegative, _EPOCHS, tol)
         elif not enter_worst(gram, gradient, theta, threshold, nonnegative):
             return False
-        if epochs == _EPOCHS or largest_violation(theta, gradient, threshold, positive) > tol:
+        if epochs == _EPOCHS or violators(theta, gradient, threshold, nonnegative, tol)[0] > tol:
             newton_on_support(gram, gradient, theta, threshold, positive)
-            if not largest_violation(theta, gradient, threshold, positive) <= tol:
+            if not violators(theta, gradient, threshold, nonnegative, tol)[0] <= tol:
                 continue
         return True
     return False

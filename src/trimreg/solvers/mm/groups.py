@@ -15,7 +15,7 @@ import numpy as np
 
 from ..gram import cholesky_solve, regularized_cholesky
 from .group_kernels import TOP, block_descent, residual, shift
-from .kernels import submatrix
+from .kernels import principal
 
 _FIRST_EPOCHS = 5  # after them the number of active groups is known
 _ENOUGH = 1e-4  # share of the decrease that the slope promises (Armijo)
@@ -60,7 +60,7 @@ def newton_on_groups(gram, gradient, theta, starts, threshold, tol, patience=10)
         slope = gradient[active] + bend * x
         if np.max(np.abs(slope)) <= tol:
             return
-        block = submatrix(gram, active, active)
+        block = principal(gram, active)
         unit = x * np.sqrt(bend) / r
         hessian = block.copy()
         for lag in range(int(np.bincount(of).max())):  # entries within groups only, which are mostly small

@@ -57,10 +57,22 @@ def submatrix(matrix, rows, columns):
 
 
 @njit(cache=True)
+def principal(matrix, places):
+    """``matrix[places[:, None], places]`` of a symmetric matrix, of which half is read."""
+    part = np.empty((places.size, places.size))
+    for i in range(places.size):
+        row = matrix[places[i]]
+        for j in range(i + 1):
+            part[i, j] = part[j, i] = row[places[j]]
+    return part
+
+
+@njit(cache=True)
 def violators(theta, gradient, threshold, positive, goal):
     """The largest violation of an optimality condition, and the coordinates above ``goal`` or not at 0.
 
-    A violation is the size of the residual of :func:`trimreg.penalties.subgradient_residual`.
+    A violation is the size of the residual of :func:`trimreg.penalties.subgradient_residual`; the largest is
+    NaN if one is.
     """
     worst, count = 0.0, 0
     found = np.empty(theta.size, dtype=np.intp)
@@ -70,7 +82,7 @@ def violators(theta, gradient, threshold, positive, goal):
             violation = max(-slope - threshold[j], 0.0)
         else:
             violation = abs(gradient[j] + np.sign(theta[j]) * threshold[j])
-        worst = max(worst, violation)
+        worst = max(worst, violation) if violation == violation else violation
         if theta[j] != 0.0 or violation > goal:
             found[count] = j
             count += 1

@@ -309,7 +309,7 @@ def random_starts(inner: Any, rng: np.random.Generator, count: int, work: float)
         root = np.sqrt(problem.d)
         X, y = root[:, None] * problem.design.columns(usable), root * problem.y.ravel()
     else:  # fewer rows with the same products; the Gram matrix has the ridge in it
-        X = np.tril(regularized_cholesky(inner.gram.block(usable))).T
+        X = regularized_cholesky(inner.gram.block(usable)).T
         y, ridge = solve_triangular(X, -inner.gradient_at_zero[usable], trans=1), np.zeros(usable.size)
     scales, rank = np.zeros(usable.size), min(n_different(inner), usable.size)
     for _ in range(int(np.clip(work / (2 * rank**2 * usable.size + 1), 1, count))):

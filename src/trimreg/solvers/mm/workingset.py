@@ -25,7 +25,7 @@ import numpy as np
 from ..box import minimize_box
 from ..gram import FixedGram, GramCache, minimize_block
 from ..problem import Problem, feasible
-from .kernels import add_rows, submatrix, violators
+from .kernels import add_rows, principal, violators
 
 _FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
 _LEAST_RIDGE, _LARGEST_RIDGE = 1e-10, 1e2  # added to a Newton model, in units of its largest curvature
@@ -488,7 +488,7 @@ class GramSolver(InnerSolver):
             worst, W = violators(theta, gradient, threshold, nonnegative, goal)
             if worst <= goal:
                 return True
-            local, slope, block = theta[W], gradient[W], submatrix(self._block, W, W)
+            local, slope, block = theta[W], gradient[W], principal(self._block, W)
             aim = max(0.3 * goal, 1e-3 * worst)
             minimize_block(block, slope, local, threshold[W], nonnegative[W], aim)
             moved = local - theta[W]

@@ -80,7 +80,8 @@ class GroupSearch(SoftSearch):
         norm, levels, length = self.norm, self.levels, self.norm.lengths(self.theta)
         self._active = np.concatenate([S, P, always])
         A, J = norm.coordinates(self._active), norm.coordinates(O)
-        unit = float(self.inner.gram.diagonal(A).max(initial=0.0)) or 1.0
+        self._block = self.inner.gram.block(A)
+        unit = float(np.diagonal(self._block).max(initial=0.0)) or 1.0
         half = inverse_factor(regularized_cholesky(self._hessian(P, A) / unit))
         free, outside = Blocks(norm.sizes[S]), Blocks(norm.sizes[O])
 
@@ -123,7 +124,7 @@ class GroupSearch(SoftSearch):
 
     def _hessian(self, P, A):
         """The Hessian on A, with that of ``t ||theta||`` for penalized nonzero groups if q = 2."""
-        hessian = self.inner.gram.block(A).copy()
+        hessian = self._block.copy()
         if self.norm.q == 2 and P.size:
             place = np.zeros(self.theta.size, dtype=np.intp)
             place[A] = np.arange(A.size)

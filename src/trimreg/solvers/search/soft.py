@@ -91,7 +91,8 @@ class SoftSearch(Search):
     def exchanges(self) -> Exchanges:
         S, P, always, O = self._parts()
         self._active = np.concatenate([S, P, always])
-        half = inverse_factor(regularized_cholesky(self.inner.gram.block(self._active)))
+        self._block = self.inner.gram.block(self._active)
+        half = inverse_factor(regularized_cholesky(self._block))
         diagonal = np.einsum("ij,ij->j", half, half)  # of the inverse, half' half
         outside, penalized = self._score_outside(O, half, diagonal), self._score_penalized(P, half, diagonal)
         entry, gain, partner = (np.concatenate(pair) for pair in zip(outside, penalized, strict=True))
@@ -151,7 +152,10 @@ class SoftSearch(Search):
         threshold[leave] = self.levels[leave]
         threshold[enter] = 0.0
         local, gradient = self.theta[W], self.gradient[W]
-        block, goal = self.inner.gram.block(W), 1e-4 * self.inner.scale
+        block, goal, a = self._block, 1e-4 * self.inner.scale, len(self._block)
+        if W.size > a:
+            block, cross = np.empty((W.size, W.size)), self.inner.gram.block(W[a:], W)
+            block[:a, :a], block[a:], block[:a, a:] = self._block, cross, cross[:, :a].T
         minimize_parts(self.problem, parts, block, gradient, local, threshold[parts], goal)
         theta = self.theta.copy()
         theta[W] = local
