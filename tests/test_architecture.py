@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "diagnostics": ["losses", "penalties"],
     "estimators": BELOW_ESTIMATORS,
     "selection": [*BELOW_ESTIMATORS, "estimators"],
+    "inference": [*BELOW_ESTIMATORS, "estimators", "selection"],
     "graphs": [*BELOW_ESTIMATORS, "estimators", "selection", "plotting"],
     "nn": ["penalties"],
 }

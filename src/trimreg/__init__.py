@@ -33,8 +33,8 @@ _WHERE = {
     "GraphicalResult": ".graphs",
 }
 _ROOMS = (
-    "datasets", "designs", "diagnostics", "estimators", "graphs", "losses", "nn", "penalties", "plotting",
-    "selection", "solvers",
+    "datasets", "designs", "diagnostics", "estimators", "graphs", "inference", "losses", "nn", "penalties",
+    "plotting", "selection", "solvers",
 )  # fmt: skip
 
 __all__ = ["__version__", *_WHERE, *_ROOMS]

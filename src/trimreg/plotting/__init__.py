@@ -11,6 +11,7 @@ _WHERE = {
     "coefficient_path_over_h": ".paths",
     "coefficients": ".comparison",
     "convergence": ".comparison",
+    "intervals": ".effects",
     "network": "..graphs.plots.network",
     "path": "..graphs.plots.edge_curves",
     "precision_recall": "..graphs.plots.edge_curves",
