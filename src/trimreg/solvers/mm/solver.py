@@ -70,7 +70,7 @@ class Effort:
     starts: int = 12  # random starts of trimmed least squares, at most, if supports are hard to find
     work: float = 5e7  # operations that they may take together, counted in one ridge regression each
     agreed: int = 1  # they end when so many lead to the lowest free set again
-    patience: int = 50  # crossings of best subsets without a lower one, before they end
+    patience: int = 150  # crossings of best subsets without a lower one, before they end
     rivals: bool = False  # whether other starts are tried even if supports are not hard to find
 
 
@@ -87,9 +87,10 @@ _EPS = float(np.finfo(float).eps)
 _DOUBT = 0.25  # of what a leaving part costs: so much may the model of a loss be off
 _KICK_SHARE = 3  # a kick replaces one free coordinate in so many
 _TINY = 3e-4  # in units of the alpha of starts: a smaller alpha makes a fit interpolate if it can
-_FEW = 2  # searches on the model of a loss if the fit nearly interpolates
+_FEW = 2  # searches on the model of a loss, and swaps tried, if the fit nearly interpolates
 _DOUBTFUL = 3.0  # subsets are crossed if n < 3 h log(p / h)
-_CROSSING = 10.0  # work of a crossing, in units of h p
+_CROSSING = 3.0  # work of a crossing, in units of h p
+_NEARBY = 10  # sizes below h whose best subsets are shared
 _PATIENCE = 3  # kicking ends after so many kicks that lead back to the same free set
 
 
@@ -216,7 +217,9 @@ def improve_on_model(
     # So many coefficients nearly interpolate: the free set hardly matters, but searches are large.
     samples = problem.loss.n_outputs * problem.n_samples
     wide = 2 * np.count_nonzero(best.theta) >= samples and not problem.ridge.any() and not effort.rivals
-    kicks, enough = (0, _FEW) if wide or not effort.homotopy else (kicks, np.inf)
+    enough = np.inf
+    if wide or not effort.homotopy:
+        kicks, enough, effort = 0, _FEW, replace(effort, trials=_FEW)
     improved, searches = True, 0
     while searchable and improved and searches < enough and best.converged and not best.trouble:
         searches += 1
@@ -372,7 +375,8 @@ def _compare_with_grown(search, rng, effort):
     found = {}
     hard = effort.rivals or supports_are_hard(search.inner)
     for size, one in grown(search.inner, range(1, h + (4 if hard else 1))):
-        found[size] = _subset(one)
+        if size >= h - _NEARBY:
+            found[size] = _subset(one)
     if hard:
         found[h] = min(found[h], _subset(search), key=lambda one: one.objective)
         share(one, found)
@@ -384,6 +388,9 @@ def _compare_with_grown(search, rng, effort):
 def _challenged(search, rng, effort):
     """The lowest of a search and of those from other starts; a generator of its steps."""
     inner, exact = search.inner, search.certifies
+    nothing = 1e-12 * inner.loss_at_null  # no fit is better than a perfect one
+    if search.objective <= nothing:
+        return search, []
     if effort.rivals and not exact:
         theta, gradient, *_ = lasso_start(inner.at(start_alpha(inner)), 1e-3)
         rival = SubsetSearch(inner, inner.problem.free_set(theta, gradient))
@@ -409,9 +416,9 @@ def _challenged(search, rng, effort):
             best, agreed = rival, 0
         else:
             agreed += np.array_equal(np.sort(rival.free), np.sort(best.free))
-            if agreed == effort.agreed:
-                found = []  # no doubt is left
-                break
+        if agreed == effort.agreed or best.objective <= nothing:
+            found = []  # no doubt is left
+            break
     if best is not search:
         yield from _search(best, rng, effort)
     return best, found
@@ -420,8 +427,6 @@ def _challenged(search, rng, effort):
 def _crossed(search, found, rng, effort):
     """Move a search to the lowest crossing of the subsets found, if that is lower."""
     best = _subset(search)
-    if best.objective <= 1e-12 * search.energy:
-        return
     most = int(effort.work / (_CROSSING * search.size * search.n_features))
     rival = SubsetSearch(search.inner, best.free)
     for at in crossings(rival, [best, *found], rng, effort.patience, most):

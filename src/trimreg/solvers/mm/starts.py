@@ -230,6 +230,8 @@ def homotopy(
         top = magnitude.max(initial=0.0)
         if top == 0.0:
             return
+        if gamma == 0.0 and 2 * np.count_nonzero(theta) >= problem.y.size and not problem.ridge.any():
+            growth **= 3  # the fit nearly interpolates, and the free set hardly matters
         gamma = gamma * growth if gamma else first / top
         weights = penalty.project_weights(start - gamma * magnitude)
         fractional = (weights > 0) & (weights < 1)

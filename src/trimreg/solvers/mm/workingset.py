@@ -171,7 +171,7 @@ class WorkingSetSolver(InnerSolver):
     ) -> Solution:
         """The minimizer from a warm start; its gradient is computed unless given.
 
-        Thresholds far below the gradient are approached from above, tenfold at a time: otherwise far too many
+        Thresholds far below the gradient are approached from above, by half at a time: otherwise far too many
         coordinates would enter first. For a loss that is not quadratic the solver gives up if there is hardly
         any progress for many rounds, as where the loss has no minimum or a kink. It then returns every start
         as it is, not converged, and :meth:`trouble` says why.
@@ -189,8 +189,8 @@ class WorkingSetSolver(InnerSolver):
         if penalized.any():
             level = float(np.median(threshold[penalized]))
             above = float(np.max(self.norm.dual_lengths(gradient)[penalized])) / level
-            for power in range(int(np.log10(max(above / _FAR, 1.0))), 0, -1):
-                yield 10.0**power, max(0.1 * 10.0**power * level, self.goal)
+            for power in range(int(np.log2(max(above / _FAR, 1.0))), 0, -1):
+                yield 2.0**power, max(0.5 * 2.0**power * level, self.goal)
 
     def _solve(self, theta, threshold, goal, gradient):
         problem = self.problem

@@ -440,7 +440,7 @@ def share(search: SubsetSearch, found: dict[int, Subset]) -> None:
 
 # -- crossings: new subsets from pairs of local minima -----------------------------------------------------
 
-_POOL = 6  # local minima that are crossed
+_POOL = 12  # local minima that are crossed
 _SEEDS = 3  # random columns from which a new one grows
 _SURE = 4  # of the seeds lead to the lowest subset again: then it is hardly ever a bad one
 
@@ -452,9 +452,10 @@ def crossings(
 
     Good subsets share columns, so a crossing keeps the columns that two local minima have in common, and a
     random part of the others. In place of every second one, a third of the columns of one subset gives way
-    to random columns. The lowest ``_POOL`` subsets are used: at first those ``found``, and some that grow
-    from random columns. Ends after ``patience`` crossings without a lower subset, after ``most``, or if the
-    subsets that grow are the lowest one again.
+    to random columns. Every second time only half of the new columns are taken, and the others grow one by
+    one, with swaps at every size. The lowest ``_POOL`` subsets are used: at first those ``found``, and some
+    that grow from random columns. Ends after ``patience`` crossings without a lower subset, after ``most``,
+    or if the subsets that grow are the lowest one again.
     """
     h, columns = search.size, np.flatnonzero(search.eligible)
     if columns.size <= h:
@@ -467,14 +468,19 @@ def crossings(
         if count < _POOL:
             first = rng.choice(columns, min(h, _SEEDS), replace=False, p=pull / pull.sum())
             search.start_from(first)
-        elif rng.random() < 0.5:
-            parent = min(rng.choice(len(pool), 2))
-            free, m = rng.permutation(list(pool)[parent]), max(2, h // 3)
-            search.move_to(np.union1d(free[m:], rng.choice(columns, m)))
         else:
-            one, other = (list(pool)[k] for k in rng.choice(len(pool), 2, replace=False))
-            both, rest = np.intersect1d(one, other), rng.permutation(np.setxor1d(one, other))
-            search.move_to(np.concatenate([both, rest[: h - both.size]]))
+            if rng.random() < 0.5:
+                parent = min(rng.choice(len(pool), 2))
+                free, m = rng.permutation(list(pool)[parent]), max(2, h // 3)
+                kept, others = free[m:], rng.choice(columns, m)
+            else:
+                one, other = (list(pool)[k] for k in rng.choice(len(pool), 2, replace=False))
+                kept = np.intersect1d(one, other)
+                others = rng.permutation(np.setxor1d(one, other))[: h - kept.size]
+            if rng.random() < 0.5:
+                search.start_from(np.union1d(kept, others[::2]))
+            else:
+                search.move_to(np.union1d(kept, others))
         for _ in exchange_while_better(search, splices=(), trials=3):
             pass
         yield search
