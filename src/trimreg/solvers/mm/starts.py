@@ -46,7 +46,7 @@ def default_start(inner, effort):
     if follow and softened.gram is None:
         return (yield from _homotopy_apart(softened))
     if follow:
-        for theta, gradient, loss, weights in homotopy(softened):  # noqa: B007 - the last is used
+        for theta, gradient, loss, weights in homotopy(softened, samples=_samples(problem)):  # noqa: B007 - the last is used
             yield Step(theta, weights, loss + penalty.value(theta, alpha), message="homotopy")
         if effort.rivals:
             theta, gradient = rising_alpha(softened, theta, gradient)
@@ -79,12 +79,17 @@ def _homotopy_apart(inner):
     pull[np.isinf(levels) | ~inner.alive] = -1.0
     parts = np.sort(np.argpartition(-pull, min(room, pull.size) - 1)[:room])
     apart, W = inner.restricted(parts), norm.coordinates(parts)
-    for local, *_ in homotopy(apart):
+    for local, *_ in homotopy(apart, samples=_samples(problem)):
         theta = np.zeros_like(theta)
         theta[W] = local
         yield Step(theta, weights, problem.objective(theta), message="homotopy")
     gradient = problem.gradient(theta)
     return theta, gradient, problem.weights(theta, gradient)
+
+
+def _samples(problem):
+    """The number of responses that coefficients can interpolate; inf if a ridge term forbids it."""
+    return np.inf if problem.ridge.any() else problem.y.size
 
 
 def start_alpha(inner):
@@ -196,7 +201,7 @@ def eliminated_start(inner):
 
 
 def homotopy(
-    inner: Any, *, growth: float = 1.5, first: float = 0.1, max_stages: int = 48
+    inner: Any, *, growth: float = 1.5, first: float = 0.1, max_stages: int = 48, samples: float = np.inf
 ) -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray]]:
     r"""The quadratic soft-min homotopy: from the weighted lasso to the trimmed penalty by degrees.
 
@@ -212,7 +217,8 @@ def homotopy(
     O(p) work per step.
 
     Yields ``(theta, gradient, loss, weights)`` for rising gamma, ending at weights of zeros and ones. Gamma
-    starts where the largest magnitude loses ``first`` of its weight, and grows by the factor ``growth``.
+    starts where the largest magnitude loses ``first`` of its weight, and grows by the factor ``growth``, or
+    by its cube if theta has at least half as many nonzeros at first as there are ``samples``.
     """
     problem = inner.problem
     penalty = problem.penalty
@@ -230,7 +236,7 @@ def homotopy(
         top = magnitude.max(initial=0.0)
         if top == 0.0:
             return
-        if gamma == 0.0 and 2 * np.count_nonzero(theta) >= problem.y.size and not problem.ridge.any():
+        if gamma == 0.0 and 2 * np.count_nonzero(theta) >= samples:
             growth **= 3  # the fit nearly interpolates, and the free set hardly matters
         gamma = gamma * growth if gamma else first / top
         weights = penalty.project_weights(start - gamma * magnitude)

@@ -34,7 +34,7 @@ _SMALL = 1 << 19  # elements of X: a pass over so few takes no longer than a cop
 _ROUNDED = 1e-12  # smaller relative changes of an objective cannot be told from rounding
 _FELT = 1e-8  # relative to the slopes of a loss: smaller gradients do not change its value
 _PATIENCE = 10  # rounds without descent before the solver blames rounding and stops
-_FAR = 3.0  # times the thresholds, gradients are not far above them
+_FAR, _NEAR = 30.0, 3.0  # times the thresholds: gradients far above them, and not far above them
 _CHEAP = 3000  # divided by the size of a model: rounds that cost little, and may be without progress
 
 
@@ -189,7 +189,7 @@ class WorkingSetSolver(InnerSolver):
         if penalized.any():
             level = float(np.median(threshold[penalized]))
             above = float(np.max(self.norm.dual_lengths(gradient)[penalized])) / level
-            for power in range(int(np.log2(max(above / _FAR, 1.0))), 0, -1):
+            for power in range(int(np.log2(above / _NEAR)) if above >= _FAR else 0, 0, -1):
                 yield 2.0**power, max(0.5 * 2.0**power * level, self.goal)
 
     def _solve(self, theta, threshold, goal, gradient):
