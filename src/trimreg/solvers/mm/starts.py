@@ -218,7 +218,7 @@ def homotopy(
 
     Yields ``(theta, gradient, loss, weights)`` for rising gamma, ending at weights of zeros and ones. Gamma
     starts where the largest magnitude loses ``first`` of its weight, and grows by the factor ``growth``, or
-    by its cube if theta has at least half as many nonzeros at first as there are ``samples``.
+    by its cube if theta has a quarter more nonzeros at first than there are ``samples``.
     """
     problem = inner.problem
     penalty = problem.penalty
@@ -236,8 +236,8 @@ def homotopy(
         top = magnitude.max(initial=0.0)
         if top == 0.0:
             return
-        if gamma == 0.0 and 2 * np.count_nonzero(theta) >= samples:
-            growth **= 3  # the fit nearly interpolates, and the free set hardly matters
+        if gamma == 0.0 and np.count_nonzero(theta) >= 1.25 * samples:
+            growth **= 3  # the fit interpolates, and the free set hardly matters
         gamma = gamma * growth if gamma else first / top
         weights = penalty.project_weights(start - gamma * magnitude)
         fractional = (weights > 0) & (weights < 1)
