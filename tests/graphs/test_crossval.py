@@ -9,6 +9,7 @@ from joblib import parallel_config
 from matplotlib.figure import Figure
 from sklearn.base import clone
 from sklearn.covariance import log_likelihood
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
 from trimreg import TrimmedGraphicalLasso, TrimmedGraphicalLassoCV, TrimmedL1, solve_graphical
@@ -315,3 +316,10 @@ def test_heavy_tails_and_no_edge_suggest_normal_scores():
     X[7] = [90.0, -95.0, 1.0, 0.0]
     with pytest.warns(UserWarning, match="scores='npn'"):
         TrimmedGraphicalLassoCV(hs=[0]).fit(X)
+
+
+def test_max_iter_reaches_every_fit():
+    """The warning of an unconverged fit tells the user to raise it."""
+    X = np.random.default_rng(0).standard_normal((40, 4))
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        TrimmedGraphicalLassoCV([2], [0.1], criterion="bic", max_iter=1).fit(X)

@@ -257,3 +257,10 @@ def test_a_float32_precision_of_near_copies_is_positive_definite():
         kept.append(result.precision.dtype)
     assert len(kept) > 30
     assert 0 < kept.count(np.float64) < len(kept)  # float32 where that is enough
+
+
+def test_a_warning_says_that_rounding_ends_a_nearly_singular_fit():
+    S = np.cov(np.random.default_rng(4).standard_normal((5, 12)), rowvar=False, bias=True)
+    with pytest.warns(ConvergenceWarning, match=r"by rounding: the others .*Raise tol, alpha"):
+        result = solve_graphical(S, penalty=TrimmedL1(0), alpha=1e-7)
+    assert result.dual_gap < 1e-3

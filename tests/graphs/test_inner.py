@@ -286,3 +286,24 @@ def test_dense_graphs_of_correlated_variables_take_few_newton_steps():
     assert np.count_nonzero(np.triu(fit.Theta, 1)) > 500
     assert fit.gap < 1e-6
     assert fit.n_iter <= 12
+
+
+@pytest.mark.parametrize("seed", [31, 34])
+def test_tiny_thresholds_of_a_singular_matrix_are_approached_from_large_ones(seed):
+    """From the solution with other free edges, 200 Newton steps ended 7 above the minimum of seed 34."""
+    rng = np.random.default_rng(seed)
+    S = np.corrcoef(rng.standard_normal((4, 10)), rowvar=False)
+    S = (S + S.T) / 2
+
+    def thresholds(level):
+        edges = level * rng.uniform(0.5, 5.0, 45)
+        edges[rng.choice(45, 4, replace=False)] = 0.0
+        matrix = np.zeros((10, 10))
+        matrix[np.triu_indices(10, 1)] = edges
+        return matrix + matrix.T
+
+    start = solve_weighted(S, thresholds(3e-8), tol=1e-3).Theta
+    fit = solve_weighted(S, thresholds(1e-6), start, tol=1e-5)
+    assert fit.gap < 1e-2
+    assert fit.n_iter < 150
+    assert not fit.unbounded

@@ -35,8 +35,10 @@ from ...penalties.base import largest_violation
 from ...solvers.gram import cholesky, cholesky_solve, independent_columns
 from ..problem import GraphicalProblem
 
-_MAX_NEWTON = 200
+_FEW_NEWTON, _MAX_NEWTON = 25, 50  # steps before other starts are tried, and after
 _MAX_SWEEPS = 50
+_FEW_VARIABLES = 24
+_FIRST_LEVEL, _LAST_LEVEL, _ROUGHLY = 0.25, 1e-12, 1e-3  # of falling thresholds, and their tolerance
 _LARGE = 1e6  # diagonal entry of Theta: the inverse of the unexplained part of the variable
 _SINGULAR = 1e-10  # unexplained part of a variable, in a correlation matrix
 _TAKES_PART = 1e-6  # smallest coefficient, relative to the largest, of a member of a dependent set
@@ -84,37 +86,59 @@ def solve_weighted(
     that the gap is relative to; ``screen`` splits the problem into blocks.
     """
     from ...solvers import lapack
-    from . import kernels
 
     p = S.shape[0]
     Theta = np.eye(p) if Theta is None else np.ascontiguousarray(Theta)
-    blocks = components(S, threshold) if screen and p > lapack.SMALL else None
-    if blocks is None or len(blocks) == 1:
-        T, W, objective, gap, violation, n_iter, status = kernels.minimize_weighted(
-            S, threshold, Theta, shift, tol, _MAX_NEWTON, _MAX_SWEEPS
-        )
-        unbounded = status == kernels.UNBOUNDED or _diverges(S, threshold, T, gap)
-        return GraphFit(T, W, objective, gap, violation, n_iter, 1, unbounded)
-    full, inverse = np.zeros((p, p)), np.zeros((p, p))
-    gap, violation, n_iter, unbounded = 0.0, 0.0, 0, False
-    single = np.concatenate([block for block in blocks if block.size == 1] or [np.zeros(0, dtype=np.intp)])
-    full[single, single] = inverse[single, single] = 1.0
-    objective = float(single.size)
-    for block in blocks:
-        if block.size == 1:
-            continue
+    blocks = components(S, threshold) if screen and p > lapack.SMALL else [np.arange(p)]
+    if len(blocks) == 1:
+        return _solve_block(S, threshold, Theta, shift, tol)
+    full, inverse = np.eye(p), np.eye(p)
+    joined = [block for block in blocks if block.size > 1]
+    objective, gap, violation, n_iter, unbounded = p - sum(map(len, joined)), 0.0, 0.0, 0, False
+    for block in joined:
         square = np.ix_(block, block)
         # The gaps of the blocks add up; each is measured against an objective of about its own size.
-        T, W, one, one_gap, one_violation, steps, status = kernels.minimize_weighted(
-            S[square], threshold[square], Theta[square], 0.0, tol / 2, _MAX_NEWTON, _MAX_SWEEPS
-        )
-        full[square], inverse[square] = T, W
-        objective += one
-        gap += one_gap
-        violation = max(violation, one_violation)
-        n_iter = max(n_iter, steps)
-        unbounded |= status == kernels.UNBOUNDED or _diverges(S[square], threshold[square], T, one_gap)
+        fit = _solve_block(S[square], threshold[square], Theta[square], 0.0, tol / 2)
+        full[square], inverse[square] = fit.Theta, fit.W
+        objective, gap, violation = objective + fit.objective, gap + fit.gap, max(violation, fit.violation)
+        n_iter, unbounded = max(n_iter, fit.n_iter), unbounded | fit.unbounded
     return GraphFit(full, inverse, objective, gap, violation, n_iter, len(blocks), unbounded)
+
+
+def _solve_block(S, threshold, Theta, shift, tol) -> GraphFit:
+    """The problem of one block: at once or, if that takes too many steps, by falling thresholds.
+
+    If S is singular and the thresholds are tiny, Theta is so large that coordinate descent hardly moves it
+    from a distant start. The solution for thresholds four times as large is a near one.
+    """
+    fit, too_few = _newton(S, threshold, Theta, shift, tol, _FEW_NEWTON)
+    if not too_few:
+        return fit
+    n_iter, level = fit.n_iter, _FIRST_LEVEL
+    smallest = threshold[(threshold > 0) & ~np.eye(len(S), dtype=bool)].min(initial=np.inf)
+    too_few, nearby = False, fit.gap <= _ROUGHLY or smallest >= level
+    Theta = fit.Theta if nearby else np.eye(len(S))
+    while not (nearby or too_few) and level > max(smallest, _LAST_LEVEL):
+        raised = np.where(threshold > 0, np.maximum(threshold, level), 0.0)
+        one, too_few = _newton(S, raised, Theta, shift, _ROUGHLY, _FEW_NEWTON)
+        level, Theta, n_iter = level / 4.0, one.Theta, n_iter + one.n_iter
+        if one.unbounded:
+            return one._replace(n_iter=n_iter)
+    dear = too_few and len(S) > _FEW_VARIABLES  # more steps rarely help there, and take seconds
+    last, _ = _newton(S, threshold, Theta, shift, tol, _FEW_NEWTON if dear else _MAX_NEWTON)
+    return min(fit, last, key=lambda end: (end.gap, end.objective))._replace(n_iter=n_iter + last.n_iter)
+
+
+def _newton(S, threshold, Theta, shift, tol, max_iter) -> tuple[GraphFit, bool]:
+    """Newton steps from Theta, and whether they were too few."""
+    from . import kernels
+
+    T, W, objective, gap, violation, n_iter, status = kernels.minimize_weighted(
+        S, threshold, Theta, shift, tol, max_iter, _MAX_SWEEPS
+    )
+    unbounded = status == kernels.UNBOUNDED or _diverges(S, threshold, T, gap)
+    fit = GraphFit(T, W, objective, gap, violation, n_iter, 1, unbounded)
+    return fit, status == kernels.OUT_OF_STEPS
 
 
 def _diverges(S, threshold, Theta, gap) -> bool:

@@ -357,7 +357,7 @@ def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps, pat
     one_sweep = 3.0 * size * p
     one_face = size**3 / 24.0 + 4.0 * size**2 + 4e4  # measured, in units of a step of a sweep
     many = size > _FEW and size**3 / 12.0 > _GRADIENT_SWEEPS * one_sweep
-    before, at_last_face, fruitless, blocked, fell = np.inf, np.inf, 0, False, True
+    before, at_last_face, fruitless, blocked, fell = np.inf, np.inf, 0.0, False, True
     for count in range(max_sweeps):
         largest = sweep(S, threshold, Theta, W, rows, starts, D, U)
         rate = largest / before if before > 0.0 else 0.0
@@ -374,8 +374,8 @@ def newton_direction(S, threshold, Theta, W, rows, starts, goal, max_sweeps, pat
             elif size <= FACE_AT_MOST and left > one_face:
                 # If W is nearly singular the Hessian is too ill-conditioned to solve with: the remaining
                 # changes are rounding and will not get smaller.
-                fruitless = 0 if useful or blocked else fruitless + 1
-                if fruitless > 1:
+                fruitless = 0.0 if useful else fruitless + (0.25 if blocked else 1.0)
+                if fruitless > 1.0:
                     break
                 for _ in range(1 if many else 20):
                     blocked = face_step(S, threshold, Theta, W, rows, starts, D)

@@ -37,6 +37,7 @@ _ROUGH = 1e-5  # relative duality gap of the solves during a search
 _SHRINKAGE = 0.2
 _NEWTON_STEPS = {"medium": 2_500, "high": 25_000}  # after these a search begins nothing new
 _objective = attrgetter("objective")
+_SINGULAR = 1e-4  # unexplained part of a variable that a warning names
 _SMALL = 50  # variables; for larger problems, medium effort tries two starts
 
 
@@ -61,7 +62,7 @@ def iterate(
     if problem.penalty.constant_weights:
         theta = inner.null if theta0 is None else theta0
         for point in majorize_minimize(inner, _weights_at(problem, inner.null), theta, tol):
-            yield _step(point, point.gap <= tol)
+            yield _last_step(problem, point, tol, point.gap <= tol)
         return
     rough = max(_ROUGH, tol)
     ends: list[MMStep] = []
@@ -81,7 +82,7 @@ def iterate(
         for best in _improve(inner, ends, effort, rng, rough):
             yield _step(best)
     for point in majorize_minimize(inner, best.weights, best.theta, tol):
-        yield _step(point, point.settled and point.gap <= tol)
+        yield _last_step(problem, point, tol, point.settled and point.gap <= tol)
 
 
 def _improve(inner, ends, effort, rng, tol):
@@ -113,6 +114,19 @@ def _step(point: MMStep, converged=False) -> Step:
     message = f"relative duality gap {point.gap:.3g}, largest violation {point.violation:.3g}"
     series = {"gap": point.gap, "violation": point.violation}
     return Step(point.theta, point.weights, point.objective, converged, message, series=series)
+
+
+def _last_step(problem, point, tol, converged):
+    """The step; if MM has ended short of its tolerance, with the cause and what can be done."""
+    step = _step(point, converged)
+    if point.settled and not converged:
+        unexplained = 1.0 / float(point.theta[problem.n_edges :].max())
+        cause = f": the others explain all but {unexplained:.1g} of the variance of a variable"
+        step.trouble = (
+            f"{step.message}; no step lowers the objective any more, by rounding"
+            f"{cause if unexplained < _SINGULAR else ''}. Raise tol, alpha or shrinkage"
+        )
+    return step
 
 
 # -- starts --------------------------------------------------------------------------------------------

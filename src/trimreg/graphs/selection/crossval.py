@@ -101,6 +101,8 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         How hard every fit searches for the best free edges; see :func:`~trimreg.selection.graphical_path`.
     tol : float, default=1e-8
         Relative duality gap of every fit.
+    max_iter : int or None, default=None
+        Maximum number of steps of every fit; None is the default of the solver.
     n_jobs : int or None, default=None
         Folds or subsamples in parallel, by joblib. The result does not depend on it.
     verbose : int, default=0
@@ -179,6 +181,7 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         penalty_factor: ArrayLike | None = None,
         effort: str = "medium",
         tol: float = 1e-8,
+        max_iter: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         random_state: Any = None,
@@ -222,7 +225,8 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
     def _search_and_fit(self, search, X, y):
         """Set every fitted attribute."""
         X = as_virtual(X) if is_far(X) else X
-        settings, data, X = self._read(X, h=None, alpha=1.0, options={"effort": self.effort})
+        options = {"effort": self.effort}
+        settings, data, X = self._read(X, h=None, alpha=1.0, max_iter=self.max_iter, options=options)
         settings = replace(settings, default_h=False)
         task = self._task(settings, data)
         rows: list[tuple[Any, Any]] = []  # training and test samples of folds or subsamples
