@@ -26,7 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser):
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in random order")
-    parser.addoption("--every-combination", action="store_true", help="full products of parameters")
+    parser.addoption("--every-combination", action="store_true", help="all combinations, 1,000 damaged files")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -121,6 +121,30 @@ def no_cluster_is_left_behind():
         distributed.client._set_global_client(None)
         client.close(timeout=1)
         pytest.fail(f"the test left {client} open")
+
+
+@pytest.fixture
+def mutations(request):
+    """Damaged copies of some bytes: 60 of them, 1,000 with ``--every-combination``."""
+    words = [b"null", b"NaN", b"1e999", b"-1", b"9" * 400, b'"x"', b"[]", b"{}", b"true", b"[[", b"Infinity"]
+    draw = random.Random(0)
+
+    def mutated(content):
+        for _ in range(1000 if request.config.getoption("--every-combination") else 60):
+            start = draw.randrange(len(content))
+            end = min(len(content), start + draw.randrange(1, 40))
+            middle = draw.choice(
+                [
+                    draw.randbytes(1) + content[start + 1 : end],
+                    b"",
+                    content[start:end] * draw.randrange(2, 50),
+                    draw.randbytes(3) + content[start:end],
+                    draw.choice(words),
+                ]
+            )
+            yield content[:start] + middle + (b"" if draw.random() < 0.1 else content[end:])
+
+    return mutated
 
 
 @pytest.fixture

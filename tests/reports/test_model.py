@@ -243,6 +243,7 @@ def test_all_features_of_the_model_are_drawn_and_its_h_is_marked(y):
     assert {f"x{k}" for k in model.support_} <= {trace["name"] for trace in chart["data"]}
     (mark,) = chart["layout"]["shapes"]
     assert (mark["x0"], mark["x1"], mark["label"]["text"]) == (15, 15, "h = 15")
+    assert mark["label"]["textangle"] == 0  # else it is along the line
 
 
 def test_a_page_names_the_model_and_not_the_class_for_any_loss(X, tmp_path):

@@ -159,7 +159,9 @@ class SavedModel:
         """The model of a file with this content."""
         recipe, table = Recipe.from_list(content["columns"]), content["coefficients"]
         several = isinstance(next(iter(table.values())), dict)
-        rows = [[row[name] for name in recipe.features] for row in (table.values() if several else [table])]
+        tables, features = list(table.values()) if several else [table], recipe.features
+        _need(all(len(one) == len(features) for one in tables), "coefficients", "those of the columns")
+        rows = [[one[name] for name in features] for one in tables]
         return cls(
             **{name: content[name] for name in ("loss", "target", "event", "classes")},
             coef=np.array(rows if several else rows[0], dtype=float),

@@ -221,7 +221,8 @@ def path_charts(model: Any, path: Any = None) -> list[dict]:
 def _mark(h):
     """A vertical line at the h of the model, for the layout of a chart."""
     line = {"type": "line", "x0": h, "x1": h, "yref": "paper", "y0": 0, "y1": 1, "line": {"dash": "dot"}}
-    return {"shapes": [line | {"label": {"text": f"h = {h}", "textposition": "end"}}]}
+    label = {"text": f"h = {h}", "textposition": "end", "textangle": 0, "xanchor": "right"}
+    return {"shapes": [line | {"label": label}]}
 
 
 def network_figure(model: Any) -> Any:
