@@ -195,29 +195,25 @@ def test_rows_of_the_hessian_of_torch():
     assert not linear.rows(theta, np.arange(3)).any()
 
 
-def test_a_function_of_jax_is_traced_and_not_called(monkeypatch):
-    """JAX is not installed here: the shape of its answer is that of a stand-in."""
-    answers = []
-    struct = type("ShapeDtypeStruct", (), {"__init__": lambda self, shape, dtype: None})
-
-    def trace(fun, argument):
-        answers.append(argument)
-        raise TypeError("this function is one of NumPy")
+def test_a_function_of_numpy_is_taken_though_jax_is_loaded(monkeypatch):
+    """JAX is not installed here: a stand-in that cannot trace the function."""
+    asked = []
 
     class Double:
-        def __init__(self, on):
-            self.on = on
-
         def __enter__(self):
-            return self.on
+            asked.append("float64")
 
-        __exit__ = lambda self, *error: None  # noqa: E731
+        def __exit__(self, *error):
+            return None
 
     jax = type(sys)("jax")
-    jax.eval_shape, jax.ShapeDtypeStruct, jax.enable_x64 = trace, struct, Double
+    jax.jit = jax.value_and_grad = lambda fun: fun
+    jax.enable_x64 = lambda on: Double()
+    jax.numpy = type(sys)("jax.numpy")
+    jax.numpy.asarray = lambda theta: (_ for _ in ()).throw(TypeError("no array of NumPy"))
     monkeypatch.setitem(sys.modules, "jax", jax)
     assert minimize(quadratic(0)[0], 7, h=2).converged
-    assert len(answers) == 1
+    assert asked == ["float64"]
 
 
 # -- running ---------------------------------------------------------------------------------------------

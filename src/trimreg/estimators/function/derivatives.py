@@ -34,22 +34,29 @@ def derivatives(fun: Callable, start: np.ndarray, hessp: Any) -> Derivatives:
         raise TypeError(f"fun must be a function of theta; got {fun!r}")
     if hessp not in (None, False) and not callable(hessp):
         raise TypeError(f"hessp must be a function of (theta, v), None, or False; got {hessp!r}")
-    kind = _kind(fun, start)
-    if kind == "torch":
+    made = _traced(fun, start)
+    if made is None and _kind(fun, start) == "torch":
         made = _of_torch(fun)
-    elif kind == "jax":
-        made = _of_jax(fun)
-    else:
-        made = Derivatives(_checked(fun, start.size), None)
+    made = made or Derivatives(_checked(fun, start.size), None)
     if hessp is False:
         return made._replace(rows=None)
     return made if hessp is None else made._replace(rows=_rows_of_products(hessp), patience=0)
 
 
+def _traced(fun, start):
+    """The derivatives by JAX, if it is loaded and can differentiate the function at the start."""
+    if "jax" not in sys.modules:
+        return None
+    made = _of_jax(fun)
+    try:
+        made.value_and_gradient(start)
+    except Exception:
+        return None
+    return made
+
+
 def _kind(fun, start):
-    """``"numpy"``, ``"torch"`` or ``"jax"``, by what the function takes and returns."""
-    if "jax" in sys.modules and _is_traced(fun, start):
-        return "jax"
+    """``"numpy"`` or ``"torch"``, by what the function takes and returns."""
     first: Exception | None = None
     for name in ("numpy", "torch") if "torch" in sys.modules else ("numpy",):
         try:
@@ -66,17 +73,6 @@ def _kind(fun, start):
             f"{type(answer).__name__}. Return the gradient too, or write fun with torch or jax.numpy"
         )
     raise first  # type: ignore[misc]
-
-
-def _is_traced(fun, start):
-    """Whether JAX can trace the function, which compiles nothing, and finds one array."""
-    jax = sys.modules["jax"]
-    try:
-        with _double():
-            answer = jax.eval_shape(fun, jax.ShapeDtypeStruct(start.shape, np.float64))
-    except Exception:
-        return False
-    return isinstance(answer, jax.ShapeDtypeStruct)
 
 
 def _tensor(theta, **options):
