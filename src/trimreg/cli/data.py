@@ -73,7 +73,7 @@ def load(
     targets = [name for name in (target, event, weights) if name is not None]
     if frame.shape[1] == len(targets):
         raise BadInput(f"{path} has no column beside {listed(targets)}; add some to predict from")
-    frame, more = _without_missing(frame, targets, impute)
+    frame, more = without_missing(frame, targets, impute)
     loss, hints = _loss_for(frame[target], loss)
     y = target_of(frame[target], loss, None if event is None else frame[event])
     d = None if weights is None else _weights(frame[weights])
@@ -103,7 +103,7 @@ def columns_of(frame: Any, drop: Sequence[str] = (), keep: Collection[str] = ())
     return frame, []
 
 
-def _without_missing(frame, targets, impute):
+def without_missing(frame: Any, targets: list[str], impute: str | None) -> tuple[Any, list[str]]:
     """The rows that have a target, and with ``impute="drop"`` those without any missing value."""
     if impute is None:
         tables.refuse_missing(frame)

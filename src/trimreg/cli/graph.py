@@ -120,7 +120,7 @@ def graph(
 def _read(path, drop, impute):
     """The columns of numbers, and notes."""
     from . import tables
-    from .data import columns_of
+    from .data import columns_of, without_missing
 
     if impute is not None:
         common.check_choice("--impute", impute, tables.IMPUTE)
@@ -131,11 +131,8 @@ def _read(path, drop, impute):
     frame = frame.drop(columns=text)
     if frame.shape[1] < 2:
         raise BadInput(f"a graph needs two columns of numbers; {path} has {frame.shape[1]}")
-    if impute == "drop":
-        whole = ~frame.isna().any(axis=1)
-        if not whole.all():
-            notes.append(f"{int((~whole).sum())} of {len(frame)} rows have a missing value and are left out")
-        frame = frame[whole].reset_index(drop=True)
+    frame, dropped = without_missing(frame, [], impute)
+    notes += dropped
     if len(frame) < 2:
         raise BadInput(f"a graph needs at least two rows; got {len(frame)}")
     recipe, more = tables.learn(frame, impute=impute)
