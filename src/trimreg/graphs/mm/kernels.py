@@ -37,47 +37,16 @@ _FAR, _FAR_STEPS = 1e7, 40  # beyond _FAR rounding slows the divergence of Theta
 
 
 @njit(cache=True)
-def moved(Theta, D, step):
-    """``Theta + step D``."""
-    p = Theta.shape[0]
-    trial = np.empty((p, p))
-    for i in range(p):
-        for j in range(p):
-            trial[i, j] = Theta[i, j] + step * D[i, j]
-    return trial
-
-
-@njit(cache=True)
-def largest_diagonal(matrix):
-    largest = 0.0
-    for j in range(matrix.shape[0]):
-        largest = max(largest, matrix[j, j])
-    return largest
-
-
-@njit(cache=True)
 def rounding_of(objective, Theta):
     """The rounding error of the objective, whose terms are about as large as the diagonal of Theta."""
-    trace = 0.0
-    for j in range(Theta.shape[0]):
-        trace += Theta[j, j]
-    return max(1e-14 * max(1.0, abs(objective)), 2e-16 * trace)
-
-
-@njit(cache=True)
-def log_det(factor):
-    """The log determinant of the matrix with this Cholesky factor."""
-    total = 0.0
-    for j in range(factor.shape[0]):
-        total += np.log(factor[j, j])
-    return 2.0 * total
+    return max(1e-14 * max(1.0, abs(objective)), 2e-16 * np.trace(Theta))
 
 
 @njit(cache=True)
 def value(S, threshold, Theta, factor):
     """The objective of the weighted problem at Theta, given its Cholesky factor."""
     p = S.shape[0]
-    total = -log_det(factor)
+    total = -2.0 * np.log(np.diag(factor)).sum()
     for i in range(p):
         total += S[i, i] * Theta[i, i]
         for j in range(i):
@@ -97,7 +66,7 @@ def dual_value(S, threshold, W):
             low, high = S[i, j] - threshold[i, j], S[i, j] + threshold[i, j]
             feasible[i, j] = feasible[j, i] = min(max(W[i, j], low), high)
     factor, positive = factored(feasible)
-    return log_det(factor) + p if positive else -np.inf
+    return 2.0 * np.log(np.diag(factor)).sum() + p if positive else -np.inf
 
 
 @njit(cache=True)
@@ -404,16 +373,6 @@ def descent(S, threshold, Theta, W, D):
 
 
 @njit(cache=True)
-def all_free(threshold):
-    """Whether no edge is penalized."""
-    for i in range(threshold.shape[0]):
-        for j in range(i):
-            if threshold[i, j] != 0.0:
-                return False
-    return True
-
-
-@njit(cache=True)
 def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
     """The weighted graphical lasso from a positive definite Theta; S has a unit diagonal.
 
@@ -423,10 +382,10 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
     """
     p = S.shape[0]
     rows, starts = np.empty(p * (p + 1) // 2, dtype=np.int32), np.empty(p + 1, dtype=np.int64)
-    if all_free(threshold):  # the solution is the inverse of S; Newton steps would be slow
+    if not np.triu(threshold, 1).any():  # the solution is the inverse of S; Newton steps would be slow
         factor, positive = factored(S)
         inverse = inverted(factor) if positive else Theta
-        if not positive or largest_diagonal(inverse) > _LARGEST:
+        if not positive or np.diag(inverse).max() > _LARGEST:
             return np.eye(p), np.eye(p), -np.inf, np.inf, np.inf, 0, UNBOUNDED
         Theta = inverse
     factor, positive = factored(Theta)
@@ -460,7 +419,7 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
         silent = silent + 1 if -slope <= rounding else 0
         step, accepted = 1.0, False
         while silent <= 3 and step > 1e-12 and slope < 0.0:
-            trial = moved(Theta, D, step)
+            trial = Theta + step * D
             trial_factor, positive = factored(trial)
             if positive:
                 trial_objective = value(S, threshold, trial, trial_factor)
@@ -474,7 +433,7 @@ def minimize_weighted(S, threshold, Theta, shift, tol, max_iter, max_sweeps):
         fall = objective - trial_objective
         Theta, factor, objective = trial, trial_factor, trial_objective
         W = inverted(factor)
-        largest = largest_diagonal(Theta)
+        largest = np.diag(Theta).max()
         if largest > _LARGEST:
             return Theta, W, objective, np.inf, violation, n_iter, UNBOUNDED
         far = far + 1 if largest > _FAR else 0

@@ -269,9 +269,9 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
         i, j = self.best_index_
         most = min(safe, int(np.count_nonzero(task.problem.regular)))
         ends = []
-        if self._is_auto(self.hs) and 0 < i == self.hs_.size - 1 and self.hs_[i] < most:
+        if isinstance(self.hs, str) and 0 < i == self.hs_.size - 1 and self.hs_[i] < most:
             ends.append(f"h = {self.hs_[i]}, the largest of hs='auto' (0 to {self.hs_[i]}): pass larger hs")
-        if self._is_auto(self.alphas) and 0 < j == len(self.alphas_) - 1:
+        if isinstance(self.alphas, str) and 0 < j == len(self.alphas_) - 1:
             largest = next(alpha for alpha in self.alphas_ if alpha != "exact")
             ends.append(
                 f"alpha = {self.chosen_alpha_:.3g}, the smallest of alphas='auto' ({largest:.3g} to "
@@ -279,10 +279,6 @@ class TrimmedGraphicalLassoCV(GraphicalModel):
             )
         for end in ends:
             warnings.warn(f"the choice is at the end of the grid: {end}", UserWarning, stacklevel=5)
-
-    @staticmethod
-    def _is_auto(values):
-        return isinstance(values, str) and values == "auto"
 
     def _warn_about_tails(self, X):
         """Warn if outliers may be the reason why no edge is chosen."""
