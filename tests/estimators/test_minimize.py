@@ -70,6 +70,19 @@ def test_small_problems_against_enumeration(arguments, lower, upper, seed):
     assert result.stationarity < 1e-8
 
 
+def test_the_soft_penalty_over_a_box_against_every_free_set():
+    fun, A, b = quadratic(4)
+    result = minimize(fun, 7, h=2, alpha=0.2, lower=-0.5, upper=0.3)
+    values = []
+    for S in map(list, combinations(range(7), 2)):
+        theta, gradient, threshold = np.zeros(7), -b, np.full(7, 0.2)
+        threshold[S] = 0.0
+        minimize_box(A, gradient, theta, threshold, np.full(7, -0.5), np.full(7, 0.3), 1e-12)
+        values.append(fun(theta)[0] + threshold @ np.abs(theta))
+    assert result.objective == pytest.approx(min(values), abs=1e-10)
+    assert result.stationarity < 1e-10
+
+
 def regression(loss, n=100, p=25):
     rng = np.random.default_rng(3)
     X = rng.standard_normal((n, p))
