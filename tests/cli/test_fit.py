@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from trimreg import TrimmedLasso, TrimmedLogisticRegression
+from trimreg import TrimmedLasso, TrimmedLogisticRegression, load
 from trimreg.cli.models import build
 
 
@@ -244,9 +244,9 @@ def test_warnings_of_the_library_are_lines(call, table, monkeypatch):
 
     fit = TrimmedLasso.fit
 
-    def warn(self, X, y, sample_weight):
+    def warn(self, X, y, sample_weight, **known):
         warnings.warn("not\nquite there", UserWarning, stacklevel=1)
-        return fit(self, X, y, sample_weight)
+        return fit(self, X, y, sample_weight, **known)
 
     monkeypatch.setattr(TrimmedLasso, "fit", warn)
     answer = call("fit", table("y"), "--target", "y", "--h", 1)
@@ -344,7 +344,7 @@ def test_outputs_are_checked_before_the_work(refused, table, tmp_path, monkeypat
 
 
 def test_checks_of_the_library_are_bad_input_and_our_mistakes_are_not(call, refused, table, monkeypatch):
-    def refuse(self, *_):
+    def refuse(self, *_, **__):
         raise ValueError("y must be\nbetter")
 
     monkeypatch.setattr(TrimmedLasso, "fit", refuse)
@@ -380,8 +380,56 @@ def test_weights_count_as_repeated_rows(call, table, tmp_path):
     assert w["certificate"]["stationarity"] < 1e-8
 
 
+def test_exposures_and_offsets_multiply_the_mean(call, refused, table, tmp_path):
+    def observed(frame):
+        years = np.linspace(0.5, 4.0, len(frame))
+        return frame.assign(years=years, logs=np.log(years), money=frame["cost"] * years)
+
+    path = table("cost", change=observed)
+    found = []
+    for option, column in (("--exposure", "years"), ("--offset", "logs")):
+        drop = {"--exposure": "logs", "--offset": "years"}[option]
+        arguments = [
+            "--target",
+            "money",
+            "--loss",
+            "gamma",
+            "--h",
+            2,
+            option,
+            column,
+            "--drop",
+            drop,
+            "--drop",
+            "cost",
+        ]
+        file = tmp_path / "m.json"
+        assert call("fit", path, *arguments, "--json", file, "--test-size", 0.2).exit_code == 0
+        found.append(json.loads(file.read_text()))
+        frame = pd.read_csv(path)
+        predicted = load(file).predict(frame)
+        np.testing.assert_allclose(
+            predicted / frame["years"], load(file).predict(frame.assign(years=1.0, logs=0.0))
+        )
+        printed = call("predict", file, path).stdout.split()[1:]
+        np.testing.assert_allclose([float(number) for number in printed], predicted, rtol=1e-6)
+        assert f"no column '{column}'" in refused("predict", file, table("cost", name="new.csv"))
+        assert "years" not in found[-1]["features"]
+        rest = call("path", path, *arguments[:4], *arguments[6:], "--max-h", 2)
+        assert rest.exit_code == 0
+    assert found[0]["coefficients"] == pytest.approx(found[1]["coefficients"])
+    plain = table("cost", name="plain.csv")
+    call("fit", plain, "--target", "cost", "--loss", "gamma", "--h", 2, "--json", file, "--test-size", 0.2)
+    assert json.loads(file.read_text())["coefficients"] == pytest.approx(found[0]["coefficients"], abs=1e-6)
+    fit = ["fit", path, "--target", "money", "--h", 2, "--drop", "cost"]
+    assert "--exposure is for --loss poisson and gamma" in refused(*fit, "--exposure", "years")
+    assert "exposure 'a' must hold finite numbers > 0" in refused(*fit, "--loss", "gamma", "--exposure", "a")
+    assert "column 'city' must hold numbers" in refused(*fit, "--offset", "city")
+    assert "--certify is for fits without" in refused(*fit, "--offset", "logs", "--certify", 1)
+
+
 def test_an_interrupt_writes_nothing(call, table, tmp_path, monkeypatch):
-    def interrupt(self, *_):
+    def interrupt(self, *_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(TrimmedLasso, "fit", interrupt)

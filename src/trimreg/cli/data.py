@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import losses
+from ..estimators.io import offset_in
 from . import tables
 from .common import BadInput, check_choice
 from .options import check_columns, similar
@@ -30,11 +31,13 @@ class Data:
     loss: str
     notes: list[str]  # what was done to the table
     weights: np.ndarray | None = None
+    offset: np.ndarray | None = None  # with the logarithms of exposures
 
     def rows(self, index: np.ndarray) -> Data:
         weights = None if self.weights is None else self.weights[index]
+        offset = None if self.offset is None else self.offset[index]
         frame = self.frame.iloc[index].reset_index(drop=True)
-        return Data(frame, self.y[index], self.loss, self.notes, weights)
+        return Data(frame, self.y[index], self.loss, self.notes, weights, offset)
 
 
 def load(
@@ -46,13 +49,16 @@ def load(
     drop: Sequence[str] = (),
     impute: str | None = None,
     weights: str | None = None,
+    offset: str | None = None,
+    exposure: str | None = None,
     index: str | None = None,
 ) -> Data:
     """Read a table and separate its target; :class:`BadInput` if the options do not fit it.
 
     ``loss="auto"`` is logistic if the target is text or booleans, and quadratic otherwise. ``event`` is the
-    column that is 1 if the target is the time of an event and 0 if it is censored. ``weights`` and ``index``
-    are columns of sample weights and of the names of the rows; neither is used to predict.
+    column that is 1 if the target is the time of an event and 0 if it is censored. ``weights``,
+    ``offset``, ``exposure`` and ``index`` are columns of sample weights, of known parts of the predictor and
+    of the names of the rows; none is a feature.
     """
     check_choice("--loss", loss, ["auto", *LOSSES])
     if impute is not None:
@@ -60,7 +66,12 @@ def load(
     if (loss == "cox") != (event is not None):
         needed = "--loss cox needs --event, the column that is 1 for an event and 0 for a censored time"
         raise BadInput(needed if loss == "cox" else "--event is for --loss cox; use both or neither")
-    given = {"--target": target, "--event": event, "--weights": weights, "--index": index}
+    if exposure is not None and loss not in ("poisson", "gamma"):
+        raise BadInput("--exposure is for --loss poisson and gamma; use --offset")
+    given = {
+        "--target": target, "--event": event, "--weights": weights, "--offset": offset,
+        "--exposure": exposure, "--index": index,
+    }  # fmt: skip
     given = {option: name for option, name in given.items() if name is not None}
     frame, notes = columns_of(tables.read_table(path), drop, keep=given.values())
     for name in given.values():
@@ -70,14 +81,15 @@ def load(
         raise BadInput(f"{', '.join(given)} must be different columns")
     if index is not None:
         frame = frame.drop(columns=index)
-    targets = [name for name in (target, event, weights) if name is not None]
+    targets = [name for option, name in given.items() if option != "--index"]
     if frame.shape[1] == len(targets):
         raise BadInput(f"{path} has no column beside {listed(targets)}; add some to predict from")
     frame, more = without_missing(frame, targets, impute)
     loss, hints = _loss_for(frame[target], loss)
     y = target_of(frame[target], loss, None if event is None else frame[event])
     d = None if weights is None else _weights(frame[weights])
-    return Data(frame.drop(columns=targets), y, loss, notes + more + hints, d)
+    known = offset_in(frame, offset, exposure)
+    return Data(frame.drop(columns=targets), y, loss, notes + more + hints, d, known)
 
 
 def _weights(values):

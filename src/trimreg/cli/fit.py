@@ -48,6 +48,8 @@ def fit(
     folds: Annotated[int, typer.Option(help="Folds of cross-validation.")] = 5,
     test_size: Annotated[float, typer.Option(help="Fraction of the rows to hold out for testing.")] = 0.0,
     weights: options.Weights = None,
+    offset: options.Offset = None,
+    exposure: options.Exposure = None,
     index: Annotated[
         str | None,
         typer.Option(help="A column of row names: not used to fit, copied to predictions.", metavar="COLUMN"),
@@ -112,8 +114,11 @@ def fit(
         from .data import load
 
         table = load(
-            data, target, loss=loss, event=event, drop=drop or (), impute=impute, weights=weights, index=index
-        )
+            data, target, loss=loss, event=event, drop=drop or (), impute=impute, weights=weights,
+            offset=offset, exposure=exposure, index=index,
+        )  # fmt: skip
+        if certify is not None and table.offset is not None:
+            raise BadInput("--certify is for fits without --offset and --exposure")
         train, test = _split(table, test_size, seed)
         recipe, X, notes = options.learned(train, impute, categorical or ())
         n, parts = len(X), len(recipe.columns) if group_categories else X.shape[1]
@@ -127,15 +132,16 @@ def fit(
         )  # fmt: skip
         options.tell(notes)
         with common.refused_as_bad_input():
-            model.fit(X, train.y, train.weights)
+            model.fit(X, train.y, train.weights, offset=train.offset)
 
         facts = {
             "file": data.name, "rows": n, "test_rows": 0 if test is None else len(test.frame),
             "features": X.shape[1], "seed": seed, "notes": notes,
         }  # fmt: skip
-        content = content_of(model, recipe, target=target, event=event, index=index, data=facts)
+        columns = {"target": target, "event": event, "offset": offset, "exposure": exposure, "index": index}
+        content = content_of(model, recipe, **columns, data=facts)
         content["metrics"] = metrics = _metrics(SavedModel.of(content), model, train, test)
-        content["certificate"] |= models.checks(model, X, train.y, train.weights)
+        content["certificate"] |= models.checks(model, X, train)
         say(model.summary())
         say("")
         _print_choice(model)
@@ -185,7 +191,7 @@ def _split(data, test_size, seed):
 def _metrics(saved, model, train, test):
     from .models import scores
 
-    eta = saved.predictor(train.frame)[0]
+    eta = saved.predictor(train.frame)[0] + (0.0 if train.offset is None else train.offset)
     metrics = {"train": scores(saved.loss, eta, train.y, saved.classes, train.weights)}
     path = getattr(model, "score_path_", None)
     if path is not None:
@@ -203,6 +209,7 @@ def _metrics(saved, model, train, test):
     if test is not None:
         eta, notes = saved.predictor(test.frame)
         options.tell(notes)
+        eta = eta if test.offset is None else eta + test.offset
         metrics["test"] = scores(saved.loss, eta, test.y, saved.classes, test.weights)
     return metrics
 

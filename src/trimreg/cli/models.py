@@ -123,10 +123,10 @@ def in_words(values: dict[str, float]) -> str:
     return ", ".join(f"{NAMES.get(name, name)} {value:.4g}" for name, value in values.items())
 
 
-def checks(model: Any, X: Any, y: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
+def checks(model: Any, X: Any, data: Any) -> dict[str, Any]:
     """The checks of the solution that are recomputed from the data, for the certificate of a model."""
     from ..reports.model import diagnostics
 
-    found = {row["check"]: row["value"] for row in diagnostics(model, X, y, weights)}
+    found = {row["check"]: row["value"] for row in diagnostics(model, X, data.y, data.weights, data.offset)}
     found.pop("solver")
     return {"stationarity": found.pop("stationarity"), "checks": found}

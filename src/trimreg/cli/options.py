@@ -29,6 +29,16 @@ Weights = Annotated[
     str | None,
     typer.Option(help="A column of sample weights; a weight of 2 counts as two rows.", metavar="COLUMN"),
 ]
+Offset = Annotated[
+    str | None,
+    typer.Option(help="A column that is added to the linear predictor as it is.", metavar="COLUMN"),
+]
+Exposure = Annotated[
+    str | None,
+    typer.Option(
+        help="For counts and amounts: a column of times or sizes that multiply the mean.", metavar="COLUMN"
+    ),
+]
 Drop = Annotated[
     list[str] | None, typer.Option(help="A column to leave out; may be repeated.", metavar="COLUMN")
 ]
@@ -168,11 +178,11 @@ def model_report(
         groups = getattr(model, "groups", None)
         path, _ = fit_path(
             X, data.y, data.loss, hs="auto", alphas="exact", l2=model.l2, groups=groups,
-            standardize=model.standardize, sample_weight=data.weights,
+            standardize=model.standardize, sample_weight=data.weights, offset=data.offset,
         )  # fmt: skip
     name = "model.json" if file is None else Path(file).name
     write_model_report(
-        model, page, X=X, y=data.y, sample_weight=data.weights, target=content["target"],
+        model, page, X=X, y=data.y, sample_weight=data.weights, offset=data.offset, target=content["target"],
         data=content["data"]["file"], path=path, scores=scores, notes=content["data"]["notes"],
         load=_LOAD.format(file=name), saved=(name, json_text(content)), command=command_line(),
         certificate=certificate,

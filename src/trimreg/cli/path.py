@@ -28,6 +28,8 @@ def path(
     loss: options.Loss = "auto",
     event: options.Event = None,
     weights: options.Weights = None,
+    offset: options.Offset = None,
+    exposure: options.Exposure = None,
     drop: options.Drop = None,
     categorical: options.Categorical = None,
     group_categories: options.GroupCategories = False,
@@ -61,7 +63,10 @@ def path(
         common.check_outputs(out=out, picture=picture)
         from .data import load
 
-        table = load(data, target, loss=loss, event=event, drop=drop or (), impute=impute, weights=weights)
+        table = load(
+            data, target, loss=loss, event=event, drop=drop or (), impute=impute, weights=weights,
+            offset=offset, exposure=exposure,
+        )  # fmt: skip
         recipe, X, notes = options.learned(table, impute, categorical or ())
         groups = recipe.groups if group_categories else None
         parts = len(recipe.columns) if group_categories else X.shape[1]
@@ -71,6 +76,7 @@ def path(
         fits, classes = fit_path(
             X, table.y, table.loss, hs="auto" if max_h is None else list(range(max_h + 1)), alphas=[alpha],
             groups=groups, standardize=standardize, sample_weight=table.weights,
+            offset=table.offset,
         )  # fmt: skip
         _print(fits, recipe.features)
         if out is not None:

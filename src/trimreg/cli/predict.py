@@ -27,9 +27,10 @@ def predict(
 ) -> None:
     """Predict the rows of a table with a model written by trimreg fit --json.
 
-    The table needs only the columns that are in the model. If it also has the target, scores are printed on
-    standard error. Classes come with their probabilities, and rows with their names if the fit had --index.
-    Text that a spreadsheet would take for a formula (it starts with = + - or @) gets an apostrophe.
+    The table needs the columns that are in the model, and those of --offset and --exposure of the fit. If it
+    also has the target, scores are printed on standard error. Classes come with their probabilities, and rows
+    with their names if the fit had --index. Text that a spreadsheet would take for a formula (it starts with
+    = + - or @) gets an apostrophe.
 
     \b
     Examples:
@@ -46,6 +47,7 @@ def predict(
         saved = load(model)
         frame = tables.read_table(data)
         eta, notes = saved.predictor(frame)
+        eta = eta + saved.offset(frame)
         options.tell(notes)
         _print_scores(saved, frame, eta)
         columns = saved.table(eta)

@@ -21,7 +21,7 @@ import numpy as np
 
 from .._files import BadInput, write_atomically
 from ..losses import LOSSES, get_loss
-from .columns import Column, Recipe
+from .columns import Column, Recipe, as_numbers
 from .summary import plain
 
 FORMAT, FORMAT_VERSION = "trimreg model", 1
@@ -100,8 +100,9 @@ def _checksum(content: dict) -> str:
 def _check(model: SavedModel) -> None:
     """ValueError unless the entries of a file can predict; someone may have changed them."""
     _need(isinstance(model.loss, str) and model.loss in LOSSES, "loss", f"one of {sorted(LOSSES)}")
-    names = [model.target, model.event, model.content.get("index")]
-    _need(all(name is None or isinstance(name, str) for name in names), "target, event and index", "text")
+    kinds = ("target", "event", "offset", "exposure", "index")
+    names = [model.content.get(kind) for kind in kinds]
+    _need(all(name is None or isinstance(name, str) for name in names), f"{', '.join(kinds)}", "text")
     classes = model.classes
     plain = isinstance(classes, list) and all(isinstance(one, (str, int, float)) for one in classes)
     _need(classes is None or (plain and len(classes) > 1), "classes", "a list of labels")
@@ -185,6 +186,11 @@ class SavedModel:
             raise ValueError(f"X must have the {len(features)} features of the model; got shape {X.shape}")
         return X @ self.coef.T + self.intercept, notes
 
+    def offset(self, frame: Any) -> np.ndarray | float:
+        """The offsets of the rows of a data frame, from the columns that the fit took; 0 without any."""
+        known = offset_in(frame, self.content.get("offset"), self.content.get("exposure"))
+        return 0.0 if known is None else known
+
     def table(self, eta: np.ndarray) -> dict[str, Any]:
         """The columns of a table of predictions, from linear predictors."""
         if self.loss == "cox":
@@ -198,8 +204,31 @@ class SavedModel:
         return {"prediction": chosen, **dict(zip(names, probability.T, strict=True))}
 
     def predict(self, X: Any) -> np.ndarray:
-        """The prediction for every row: a mean, a class, or with Cox's model the logarithm of the risk."""
-        return np.asarray(next(iter(self.table(self.predictor(X)[0]).values())))
+        """The prediction for every row: a mean, a class, or with Cox's model the logarithm of the risk.
+
+        A data frame needs the columns of the offset and the exposure that were used to fit; the rows of an
+        array have none.
+        """
+        eta = self.predictor(X)[0] + (self.offset(X) if hasattr(X, "columns") else 0.0)
+        return np.asarray(next(iter(self.table(eta).values())))
+
+
+def offset_in(frame: Any, offset: str | None, exposure: str | None) -> np.ndarray | None:
+    """The offsets in two columns of a data frame, the logarithm of the second one; None without either."""
+    total = None
+    for kind, name in (("offset", offset), ("exposure", exposure)):
+        if name is None:
+            continue
+        if name not in frame:
+            raise BadInput(f"there is no column {name!r}, which holds the {kind}")
+        values = as_numbers(frame[name]).to_numpy(dtype=float)
+        good = np.isfinite(values) & ((values > 0) | (kind == "offset"))
+        if not good.all():
+            rule = "finite numbers" + " > 0" * (kind == "exposure")
+            raise BadInput(f"the {kind} {name!r} must hold {rule}; got {values[~good][0]:g}")
+        values = np.log(values) if kind == "exposure" else values
+        total = values if total is None else total + values
+    return total
 
 
 def probabilities(eta: np.ndarray) -> np.ndarray:

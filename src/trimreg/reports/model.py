@@ -23,9 +23,10 @@ _ALPHAS = 6  # alphas up to which each has a line of scores
 
 def write_model_report(
     model: Any, out: str | Path, *, X: Any = None, y: Any = None, sample_weight: Any = None,
-    target: str | None = None, data: str | None = None, path: Any = None, scores: Mapping | None = None,
-    notes: Sequence[str] = (), load: str | None = None, saved: tuple[str, str] | None = None,
-    command: str | None = None, title: str | None = None, certificate: Any = None,
+    offset: Any = None, target: str | None = None, data: str | None = None, path: Any = None,
+    scores: Mapping | None = None, notes: Sequence[str] = (), load: str | None = None,
+    saved: tuple[str, str] | None = None, command: str | None = None, title: str | None = None,
+    certificate: Any = None,
 ) -> Path:  # fmt: skip
     """Write the page of a fitted estimator of this library.
 
@@ -35,7 +36,7 @@ def write_model_report(
         Linear or graphical, with or without cross-validation.
     out : path-like
         The page, which is written atomically.
-    X, y, sample_weight : array-like, optional
+    X, y, sample_weight, offset : array-like, optional
         The training data. With them the certificates are recomputed from the data.
     target, data : str, optional
         The names of the target and of the file, for the reader.
@@ -100,7 +101,7 @@ def write_model_report(
     # NaN stands for a certificate that was not computed.
     about = {key: value for key, value in about.items() if value is not None and value == value}
     is_graph = hasattr(model, "certificate")
-    checks = diagnostics(model, X, y, sample_weight)
+    checks = diagnostics(model, X, y, sample_weight, offset)
     return pages.write_page(
         out, "model.html", title=title, charts=charts, places=places, estimator=name, about=about,
         rows_are="Edges" if is_graph else "Coefficients", picture=_network(model) if is_graph else None,
@@ -267,7 +268,9 @@ def _optimality(certificate):
 # -- certificates ---------------------------------------------------------------------------------------
 
 
-def diagnostics(model: Any, X: Any = None, y: Any = None, sample_weight: Any = None) -> list[dict]:
+def diagnostics(
+    model: Any, X: Any = None, y: Any = None, sample_weight: Any = None, offset: Any = None
+) -> list[dict]:
     """The certificates of a fit, one row each with ``check``, ``value`` and ``meaning``."""
     result = model.result_
     rows = [_row("solver", "converged" if result.converged else "not converged", result.message)]
@@ -276,7 +279,8 @@ def diagnostics(model: Any, X: Any = None, y: Any = None, sample_weight: Any = N
     measured = model.stationarity_
     problem = None
     if X is not None and y is not None and not len(model.outliers_):
-        problem = model.problem(X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else X, y, sample_weight)
+        X = X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else X
+        problem = model.problem(X, y, sample_weight, offset)
     if problem is not None:
         weights = model.trim_weights_ if isinstance(problem["penalty"], TrimmedL1) else None
         measured = stationarity(**problem, weights=weights)
