@@ -85,7 +85,7 @@ MUTANTS = [Mutant(*row) for row in (
     ("losses/logistic", ".where(eta > 0, (1.0 - y) * eta, -y * eta)", ".where(eta > 0, (1.0 - y) * eta, y * eta)"),
     ("losses/logistic", "return d * (small / (1.0 + small) ** 2)", "return d * (small / (1.0 + small))"),
     ("losses/logistic", "return float(np.sqrt(0.5 * max(weighted_sum(d, excess), 0.0)))", "return float(np.sqrt(0.1 * max(weighted_sum(d, excess), 0.0)))"),
-    ("losses/multinomial", "else -p[:, k] * p[:, m])", "else p[:, k] * p[:, m])"),
+    ("losses/multinomial", "else -p[:, m])", "else p[:, m])"),
     ("losses/multinomial", "return predictor - predictor.mean()", "return predictor"),
     ("losses/poisson", "return exp(eta) - y * eta", "return exp(eta) + y * eta"),
     ("losses/poisson", "excess + np.sqrt(excess * (excess + 2.0 * d * y))", "np.sqrt(excess * (excess + 2.0 * d * y))"),

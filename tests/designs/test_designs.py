@@ -273,3 +273,15 @@ def test_products_column_by_column(scale, monkeypatch):
         as_design(make(X), d, center=True, scale=scale) for make in (np.ascontiguousarray, np.asfortranarray)
     )
     np.testing.assert_allclose(by_columns.rmatvec(r), by_rows.rmatvec(r), rtol=1e-12)
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_gram_of_sparse_columns_whose_squares_overflow(scale, center):
+    X = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 5.0], [4.0, 1.0, 0.0], [1.0, 1.0, 1e4]])
+    d, every = np.full(4, 0.25), np.arange(3)
+    grams = []
+    for Z in (X, sp.csc_array(scale * X)):
+        design = as_design(Z, d, center=center)
+        grams.append(design.rescaled(1 / design.column_norms(d)).gram(every, d, every))
+    np.testing.assert_allclose(grams[1], grams[0], rtol=1e-10, atol=1e-14)

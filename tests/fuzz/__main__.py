@@ -27,8 +27,8 @@ from .reference import wrong
 
 LIMIT = 20.0  # seconds of processor time for a call
 NAMES = (
-    "X y h hs alpha alphas l2 sample_weight penalty_factor penalty groups solver loss cv classes n_outliers "
-    "positive standardize fit_intercept theta0 max_iter scale epsilon time_limit n_pairs"
+    "X y S h hs alpha alphas l2 l2s sample_weight penalty_factor penalty groups solver loss cv classes "
+    "n_pairs n_outliers tol positive standardize fit_intercept theta0 max_iter scale epsilon support"
 )
 NAMED = re.compile(r"\b(" + "|".join(NAMES.split()) + r")\b|number of samples|n_samples")
 
@@ -96,6 +96,8 @@ def campaign(first: int, count: int, say=print) -> Counter:
         for seed in range(first, first + count):
             start = time.process_time()
             outcome, found, text = verdict(seed, Path(folder))
+            if outcome == "slow":  # the first call compiles
+                outcome, found, text = verdict(seed, Path(folder))
             counts[outcome] += 1
             spent = time.process_time() - start
             if outcome not in ("right", "refused"):

@@ -2,12 +2,13 @@
 
 ``case(seed)`` is a problem: what to call, and what an independent check needs to know about the result. Kinds
 of X: ties, copies, constants, Hilbert-like and autocorrelated columns, scales from 1e-300 to 1e300, one
-sample, one column; odd dtypes and containers; sparse, on disk. One case in eight has an argument that must be
-refused.
+sample, one column; odd dtypes and containers; sparse, on disk, Dask, tensors. Every argument is drawn for
+every case; a call takes those that its signature names. One case in eight has one that must be refused.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +19,10 @@ import pandas as pd
 import scipy.sparse as sp
 
 import trimreg as tr
+from trimreg import diagnostics
 
 LOSSES = ("quadratic", "logistic", "poisson", "gamma", "huber", "cox", "multinomial", "multitask")
+CONVEX = ("quadratic", "quadratic", "logistic", "poisson")
 MODELS = {
     "quadratic": (tr.TrimmedLasso, tr.TrimmedLasso, tr.TrimmedGroupLasso, tr.MEstimator),
     "logistic": (tr.TrimmedLogisticRegression,),
@@ -30,20 +33,39 @@ MODELS = {
     "multinomial": (tr.TrimmedLogisticRegression,),
     "multitask": (tr.MultiTaskTrimmedLasso,),
 }
-KINDS = {
-    "fit": 10,
-    "solve": 8,
-    "steps": 1,
-    "path": 1,
-    "batch": 2,
-    "certify": 1,
-    "near_best": 0.5,
-    "resample": 0.5,
-    "cv": 0.5,
-    "graph": 3,
+CHOOSERS = {
+    "quadratic": tr.TrimmedLassoCV,
+    "logistic": tr.TrimmedLogisticRegressionCV,
+    "poisson": tr.MEstimatorCV,
 }
+#: kind: (how many of the cases, its losses)
+KINDS = {
+    "fit": (10, LOSSES),
+    "solve": (6, LOSSES),
+    "steps": (1, LOSSES),
+    "path": (1.5, ("quadratic", *LOSSES[:-1])),
+    "batch": (2, ("quadratic", "logistic")),
+    "certify": (1.5, CONVEX),
+    "near_best": (0.5, CONVEX),
+    "bootstrap": (0.5, CONVEX),
+    "stability": (0.5, CONVEX),
+    "cv": (1, CONVEX),
+    "diagnose": (1, LOSSES),
+    "graph": (2, ("quadratic",)),
+    "solve_graphical": (1, ("quadratic",)),
+    "graph_path": (0.5, ("quadratic",)),
+    "graph_cv": (0.3, ("quadratic",)),
+}
+SMALL = ("certify", "near_best", "bootstrap", "stability", "cv", "path", "graph_path", "graph_cv")
 CONTAINERS = ["array", "fortran", "float32", "list", "frame", "csr", "csc", "coo", "disk", "integers", "bool"]
-CONTAINERS += ["matrix", "readonly", "object", "strided"]
+CONTAINERS += ["matrix", "readonly", "object", "strided", "float16", "memmap", "big-endian", "longdouble"]
+RARE = ["dask", "dask frame", "tensor", "zarr", "parquet"]
+#: What a call without such an argument does.
+NEUTRAL = {
+    "l2": 0.0, "penalty_factor": None, "groups": None, "q": 2, "positive": False, "n_outliers": 0,
+    "scale": None, "solver": "mm", "theta0": None, "alpha": "exact", "fit_intercept": True,
+    "standardize": True, "tol": 1e-6,
+}  # fmt: skip
 
 
 @dataclass
@@ -156,38 +178,82 @@ def weights(rng, n):
 def contained(rng, X, folder: Path, seed: int):
     """X as the user has it, and its values as they are read from there."""
     how = one_of(rng, CONTAINERS) if rng.random() < 0.5 else "array"
+    how = one_of(rng, RARE) if rng.random() < 0.03 else how
     values = X
     with np.errstate(all="ignore"):
-        if how == "float32":
-            values = X.astype(np.float32)
+        if how in ("float16", "float32"):
+            values = X.astype(how)
             values = values if np.isfinite(values).all() else X
         elif how == "integers":
-            values = np.clip(np.round(X), -1000, 1000).astype(int)
+            values = np.clip(np.round(X), -1000, 1000).astype(one_of(rng, (int, np.int16)))
         elif how == "bool":
             values = X > 0
-    given: Any = values
+    return how, _container(rng, how, X, values, folder / f"{seed % 8}"), np.asarray(values, dtype=float)
+
+
+def _container(rng, how, X, values, path):
     if how == "fortran":
-        given = np.asfortranarray(X)
-    elif how == "list":
-        given = X.tolist()
-    elif how == "frame":
-        given = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
-    elif how in ("csr", "csc", "coo"):
-        given = getattr(sp, f"{how}_{one_of(rng, ('matrix', 'array'))}")(X)
-    elif how == "matrix":
-        given = np.matrix(X)
-    elif how == "readonly":
-        given = X.copy()
-        given.setflags(write=False)
-    elif how == "object":
-        given = X.astype(object)
-    elif how == "strided":
-        given = np.repeat(X, 2, axis=1)[:, ::2]
-    elif how == "disk":
-        path = folder / f"{seed % 8}.npy"
+        return np.asfortranarray(X)
+    if how == "list":
+        return X.tolist()
+    if how == "frame":
+        return pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    if how in ("csr", "csc", "coo"):
+        return getattr(sp, f"{how}_{one_of(rng, ('matrix', 'array'))}")(X)
+    if how == "matrix":
+        return np.matrix(X)
+    if how == "readonly":
+        values = X.copy()
+        values.setflags(write=False)
+    if how in ("object", "longdouble"):
+        return X.astype(how)
+    if how == "big-endian":
+        return X.astype(">f8")
+    if how == "strided":
+        return np.repeat(X, 2, axis=1)[:, ::2]
+    if how in ("disk", "memmap"):
+        path = path.with_suffix(".npy")
         np.save(path, X)
-        given = tr.OnDisk(path)
-    return how, given, np.asarray(values, dtype=float)
+        return tr.OnDisk(path) if how == "disk" else np.load(path, mmap_mode="r")
+    return _far(how, X, path) if how in RARE else values
+
+
+def _far(how, X, path):
+    n, p = X.shape
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(p)])
+    if how == "tensor":
+        import torch
+
+        return torch.from_numpy(X.copy())
+    if how == "parquet":
+        frame.to_parquet(path.with_suffix(".parquet"))
+        return tr.OnDisk(path.with_suffix(".parquet"))
+    if how == "zarr":
+        import zarr
+
+        return tr.OnDisk(zarr.array(X, store=zarr.storage.MemoryStore()))
+    import dask
+    import dask.array
+    import dask.dataframe
+
+    dask.config.set(scheduler="synchronous")
+    if how == "dask":
+        return dask.array.from_array(X, chunks=(max(1, n // 2), p))
+    return dask.dataframe.from_pandas(frame, npartitions=2)
+
+
+def _worn(rng, y):
+    """y or sample weights as lists, series or of another type, with the same values."""
+    how = rng.random()
+    if how > 0.2 or y is None:
+        return y
+    if how < 0.05:
+        return y.tolist()
+    if how < 0.1 and y.ndim == 1:
+        return pd.Series(y)
+    with np.errstate(all="ignore"):
+        other = y.astype(one_of(rng, (np.float32, np.int32, ">f8", object)))
+        return other if np.array_equal(other.astype(float), y) else y
 
 
 def _factors(rng, count):
@@ -196,11 +262,11 @@ def _factors(rng, count):
     return factor
 
 
-def _spoiled(rng, kind, X, y, w, arguments):
-    """One argument made unacceptable; returns its name and all of them."""
+def _spoiled(rng, names, X, y, w, arguments):
+    """One argument of these made unacceptable; returns its name and all of them."""
     n, p = X.shape
-    more = ("alpha", "l2", "penalty_factor") if kind in ("fit", "solve", "steps") else ()
-    what = one_of(rng, ("X", "X", "y", "y", "h", *more, *(("sample_weight",) if kind != "resample" else ())))
+    more = [name for name in ("h", "alpha", "l2", "penalty_factor", "tol", "sample_weight") if name in names]
+    what = one_of(rng, [*more, *(name for name in ("X", "X", "y", "y") if name in names)])
     if what == "X":
         X = one_of(
             rng,
@@ -226,181 +292,197 @@ def _spoiled(rng, kind, X, y, w, arguments):
     elif what == "penalty_factor":
         arguments["penalty_factor"] = one_of(rng, (-np.ones(p), np.ones(p + 1), "a", np.full(p, np.nan)))
     else:
-        arguments[what] = one_of(rng, (-1, np.nan, "none", [1, 2], p + 1 if what == "h" else -0.5))
+        arguments[what] = one_of(rng, (-1, np.nan, "none", [1, 2], p * p + 1 if what == "h" else -0.5))
     return what, X, y, w
+
+
+def _arguments(rng, loss, n, p, h):
+    """Every argument that any of the calls takes."""
+    often = one_of(rng, (0.0, 0.0, 0.3))  # most cases have few rare arguments
+    alpha: Any = "exact" if rng.random() < 0.5 else float(10.0 ** rng.uniform(-6, 1))
+    solver = one_of(rng, ("mm", "mm", "mm", "bcd", "dc", "prox"))
+    groups = np.sort(rng.integers(0, max(1, p // 2), size=p)) if rng.random() < often else None
+    factor = _factors(rng, p) if rng.random() < 0.25 and groups is None else None
+    h = h if groups is None else min(h, len(np.unique(groups)))
+    return {
+        "h": h, "alpha": alpha, "l2": float(one_of(rng, (0.0, 0.0, 0.01, 1.0))), "loss": loss,
+        "fit_intercept": bool(rng.random() < 0.7), "standardize": bool(rng.random() < 0.6),
+        "penalty_factor": factor, "groups": groups, "positive": bool(rng.random() < 0.1),
+        "q": 2 if rng.random() > often else np.inf, "solver": solver,
+        "max_iter": None if solver == "mm" else 300,
+        "tol": 1e-6 if rng.random() > often else one_of(rng, (1e-4, 1e-9, 1e-14)),
+        "n_outliers": 0 if rng.random() > 0.3 * often else int(rng.integers(0, n // 4 + 1)),
+        "theta0": None if rng.random() > often else rng.standard_normal(p) * rng.integers(0, 2, size=p),
+        "hs": [h] if rng.random() < 0.5 else sorted({0, h}), "alphas": ["exact", 0.1],
+        "time_limit": 0.2, "n_replicates": 3, "n_pairs": 2, "cv": 3,
+    }  # fmt: skip
+
+
+def _accepted(function, arguments):
+    """The arguments that the signature names."""
+    names = inspect.signature(function).parameters
+    return {name: value for name, value in arguments.items() if name in names}
 
 
 def case(seed: int, folder: Path) -> Case:
     """The problem of this seed."""
     rng = np.random.default_rng(seed)
-    names = list(KINDS)
-    kind = str(rng.choice(names, p=np.array(list(KINDS.values())) / sum(KINDS.values())))
-    small = kind in ("certify", "near_best", "resample", "cv", "path")
+    share = np.array([often for often, _ in KINDS.values()])
+    kind = str(rng.choice(list(KINDS), p=share / share.sum()))
+    small, graph = kind in SMALL, "graph" in kind
     n = int(rng.integers(1 if not small else 8, 61)) if rng.random() < 0.9 else 1 + 7 * small
     p = int(rng.integers(1, 13 if small else 81 if rng.random() < 0.3 else 25))
-    if kind == "graph":
-        return _graph(rng, seed, n, min(p, 14))
-    if kind == "batch":
-        return _batch(rng, seed, n, p)
-    loss = one_of(rng, LOSSES if not small else ("quadratic", "quadratic", "logistic", "poisson"))
+    n, p = (max(n, 2), min(max(p, 2), 14)) if graph else (n, p)
+    loss = one_of(rng, KINDS[kind][1])
+    loss = "logistic" if loss == "multinomial" and n < 3 else loss
     X = matrix(rng, n, p)
     how, given, values = contained(rng, X, folder, seed)
     y, w = target(rng, values, loss), weights(rng, n)
     h = int(rng.integers(0, p + 1)) if rng.random() < 0.3 else int(rng.integers(0, min(p, 6) + 1))
-    alpha: Any = "exact" if rng.random() < 0.5 else float(10.0 ** rng.uniform(-6, 1))
-    facts = {
-        "h": h,
-        "alpha": alpha,
-        "l2": float(one_of(rng, (0.0, 0.0, 0.01, 1.0))),
-        "loss": loss,
-        "X": values,
-        "y": y,
-        "sample_weight": w,
-        "fit_intercept": bool(rng.random() < 0.7),
-        "standardize": bool(rng.random() < 0.6),
-        "penalty_factor": None,
-        "positive": bool(rng.random() < 0.1),
-    }
-    if rng.random() < 0.25:
-        facts["penalty_factor"] = _factors(rng, p)
-    solver = one_of(rng, ("mm", "mm", "mm", "bcd", "dc", "prox"))
-    text = f"{kind} {loss} {n}x{p} {how} h={h} alpha={alpha} {solver} l2={facts['l2']}"
-    arguments = {
-        name: facts[name] for name in ("h", "alpha", "l2", "penalty_factor", "standardize", "positive")
-    }
-    arguments |= {"solver": solver, "max_iter": None if solver == "mm" else 300}
-    if loss != "cox":
-        arguments["fit_intercept"] = facts["fit_intercept"]
-    facts["solver"] = solver
-    bad = ""
-    if rng.random() < 0.12:
-        bad, given, y, w = _spoiled(rng, kind, X, np.asarray(y), w, arguments)
-        text += f" bad {bad}"
-    facts["bad"] = bad
-    build = {
-        "fit": _fit,
-        "solve": _solve,
-        "steps": _solve,
-        "path": _path,
-        "certify": _certify,
-        "near_best": _certify,
-        "resample": _resample,
-        "cv": _resample,
-    }[kind]
-    call = build(rng, kind, given, y, w, arguments, facts)
-    return Case(seed, kind, call, text, facts, bad)
+    if kind == "cv":
+        h = min(h, int(rng.integers(0, 2)))  # the reference knows the best subsets of one feature
+    arguments = _arguments(rng, loss, n, p, h)
+    if kind == "cv":
+        arguments["hs"], arguments["alphas"], arguments["l2s"] = [h], "exact", [arguments["l2"]]
+    if graph:
+        h = min(h, 8, p * (p - 1) // 2)
+        arguments |= {"h": h, "hs": sorted({0, h}), "tol": 1e-8}
+    functions = {
+        "fit": one_of(rng, MODELS[loss]), "cv": CHOOSERS.get(loss, tr.MEstimatorCV),
+        "graph": tr.TrimmedGraphicalLasso, "graph_cv": tr.TrimmedGraphicalLassoCV,
+        "graph_path": tr.graphs.graphical_path,
+        "bootstrap": tr.Bootstrap, "stability": tr.StabilitySelection, "batch": tr.solve_batch,
+        "path": tr.trimmed_path, "diagnose": one_of(rng, DIAGNOSTICS),
+    }  # fmt: skip
+    function = functions.get(kind) or getattr(tr, kind)
+    facts: dict[str, Any] = {"X": values, "y": y, "sample_weight": w, **NEUTRAL, "seed": seed}
+    build = globals().get(f"_{kind}", _estimator if isinstance(function, type) else _function)
+    text = f"{kind} {function.__name__} {loss} {n}x{p} {how}"
+    bad, names = "", [*inspect.signature(getattr(function, "fit", function)).parameters]
+    names += [
+        *inspect.signature(function).parameters,
+        *(["h", "penalty_factor"] if kind in ("solve", "steps") else []),
+    ]
+    if rng.random() < 0.12 and kind not in ("diagnose", "batch"):
+        function = MODELS[loss][0] if kind == "fit" else function
+        names = [name for name in names if not graph or name not in ("y", "sample_weight", "penalty_factor")]
+        bad, given, y, w = _spoiled(rng, names, X, y, w, arguments)
+    else:
+        y, w = _worn(rng, y), _worn(rng, w)
+    call, used = build(rng, function, given, y, w, arguments, facts)
+    facts |= {name: value for name, value in used.items() if name not in ("X", "y", "sample_weight")}
+    plain = {name: value for name, value in used.items() if isinstance(value, (str, int, float))}
+    return Case(seed, kind, call, f"{text} {plain}{' bad ' + bad if bad else ''}", facts, bad)
 
 
-def _fit(rng, kind, X, y, w, arguments, facts):
-    if facts["loss"] == "multinomial" and len(facts["y"]) < 3:
-        facts["loss"] = "logistic"
-    model, p = one_of(rng, MODELS[facts["loss"]]), facts["X"].shape[1]
-    if facts["bad"]:
-        model = MODELS[facts["loss"]][0]
-    if model is tr.TrimmedGroupLasso:
-        facts["groups"] = arguments["groups"] = np.sort(rng.integers(0, max(1, p // 2), size=p))
-        count = len(np.unique(arguments["groups"]))
-        arguments["h"] = facts["h"] = (
-            min(arguments["h"], count) if isinstance(arguments["h"], int) else arguments["h"]
-        )
-        arguments["penalty_factor"] = facts["penalty_factor"] = None
-    if model is tr.MEstimator:
-        penalty = one_of(rng, ("l1", "mcp", "scad", "slope"))
-        facts["penalty"] = penalty
-        arguments = {
-            "penalty": penalty,
-            "alpha": facts["alpha"],
-            "l2": arguments["l2"],
-            "fit_intercept": facts["fit_intercept"],
-            "standardize": facts["standardize"],
-        }
-        if arguments["alpha"] == "exact":
-            arguments["alpha"] = facts["alpha"] = 0.1
-        facts |= {"h": 0, "penalty_factor": None, "positive": False, "solver": "mm", "model": "MEstimator"}
-    if facts["loss"] == "huber" and rng.random() < 0.4:
-        facts["scale"] = arguments["scale"] = float(10.0 ** rng.integers(-3, 4))
-    return lambda: model(**arguments).fit(X, y, sample_weight=w)
+# -- one function a way to call: ``(rng, function, X, y, w, arguments, facts) -> (call, its arguments)`` -----
 
 
-def _solve(rng, kind, X, y, w, arguments, facts):
-    arguments = dict(arguments)
-    name = facts["loss"]
-    loss: Any = tr.losses.Huber() if name == "huber" else name
-    if np.ndim(y) == 1 and name == "cox" and not facts["bad"]:
-        y = facts["y"] = np.column_stack([np.abs(y), np.asarray(y) >= 0]).astype(float)
-    h, factor = arguments.pop("h"), arguments.pop("penalty_factor")
-    if kind == "steps":
-        arguments.pop("max_iter")
+def _estimator(rng, function, X, y, w, arguments, facts):
+    used = _accepted(function, arguments)
+    loss, p = arguments["loss"], facts["X"].shape[1]
+    facts["loss"] = loss
+    if function is tr.TrimmedGroupLasso:
+        groups = np.sort(rng.integers(0, max(1, p // 2), size=p))
+        used |= {"groups": groups, "h": min(used["h"], len(np.unique(groups))), "penalty_factor": None}
+    if function is tr.MEstimator:
+        used["penalty"], used["solver"] = one_of(rng, ("l1", "mcp", "scad", "slope")), "auto"
+        used["alpha"] = 0.1 if used["alpha"] == "exact" else used["alpha"]
+        facts["h"] = 0
+    if loss == "huber" and rng.random() < 0.4:
+        used["scale"] = float(10.0 ** rng.integers(-3, 4))
+    if (
+        loss in ("logistic", "multinomial")
+        and rng.random() < 0.2
+        and getattr(y, "dtype", "") == facts["y"].dtype
+    ):
+        y = np.array(["a", "b", "c", "d"])[y] if np.array_equal(y, facts["y"]) else y
+    return (lambda: function(**used).fit(X, y, sample_weight=w)), used
+
+
+def _bootstrap(rng, function, X, y, w, arguments, facts):
+    used, facts["h"] = _accepted(function, arguments), arguments["h"]
+    used["estimator"] = tr.TrimmedLasso(h=arguments["h"])
+    return (lambda: function(**used).fit(X, y, sample_weight=w)), used
+
+
+def _stability(rng, function, X, y, w, arguments, facts):
+    used = _accepted(function, arguments)
+    return (lambda: function(tr.TrimmedLasso(), **used).fit(X, y)), used
+
+
+def _function(rng, function, X, y, w, arguments, facts):
+    used = _accepted(function, arguments | {"X": X, "y": y, "sample_weight": w})
+    return (lambda: function(**used)), used
+
+
+def _solve(rng, function, X, y, w, arguments, facts):
+    used = _accepted(function, arguments | {"sample_weight": w})
+    if np.ndim(y) == 1 and used["loss"] == "cox" and y is facts["y"]:
+        y = facts["y"] = np.column_stack([np.abs(y), y >= 0]).astype(float)
+    if used["loss"] in ("multinomial", "multitask"):
+        used.pop("theta0")
+    shape = {name: arguments[name] for name in ("h", "penalty_factor", "groups", "q")}
+    steps = function is tr.steps
 
     def call():
-        penalty = tr.TrimmedL1(h, factor)
-        if kind == "solve":
-            return tr.solve(X, y, loss=loss, penalty=penalty, sample_weight=w, **arguments)
-        stepper = tr.steps(X, y, loss=loss, penalty=penalty, sample_weight=w, **arguments)
-        return [step for step, _ in zip(stepper, range(3), strict=False)]
+        found = function(X, y, penalty=tr.TrimmedL1(**shape), **used)
+        return [step for step, _ in zip(found, range(3), strict=False)] if steps else found
 
-    return call
+    return call, used | shape
 
 
-def _path(rng, kind, X, y, w, arguments, facts):
-    factor = arguments["penalty_factor"]
-    return lambda: tr.trimmed_path(
-        X,
-        y,
-        loss=facts["loss"],
-        hs=[arguments["h"]],
-        alphas=["exact", 0.1],
-        penalty_factor=factor,
-        sample_weight=w,
-    )
+_steps = _solve
 
 
-def _certify(rng, kind, X, y, w, arguments, facts):
-    arguments = {
-        name: arguments[name] for name in ("h", "l2", "penalty_factor", "fit_intercept", "standardize")
-    }
-    if kind == "near_best":
-        return lambda: tr.near_best(X, y, loss=facts["loss"], sample_weight=w, time_limit=0.5, **arguments)
-    return lambda: tr.certify(
-        X, y, loss=facts["loss"], sample_weight=w, time_limit=0.5, alpha=facts["alpha"], **arguments
-    )
-
-
-def _resample(rng, kind, X, y, w, arguments, facts):
-    h = arguments["h"]
-    if kind == "cv":
-        return lambda: tr.TrimmedLassoCV(hs=[h], alphas="exact", cv=3).fit(X, y, sample_weight=w)
+def _batch(rng, function, X, y, w, arguments, facts):
+    n, p = facts["X"].shape
+    count, loss = int(rng.integers(1, 4)), arguments["loss"]
+    X = facts["X"]
     if rng.random() < 0.5:
-        return lambda: tr.Bootstrap(tr.TrimmedLasso(h=h), n_replicates=3).fit(X, y, sample_weight=w)
-    return lambda: tr.StabilitySelection(tr.TrimmedLasso(), hs=[h], n_pairs=2).fit(X, y)
+        X = facts["X"] = np.stack([matrix(rng, n, p) for _ in range(count)])
+    y = facts["y"] = np.stack([target(rng, X if X.ndim == 2 else X[0], loss) for _ in range(count)])
+    names = ("h", "alpha", "l2", "loss", "fit_intercept", "standardize")
+    used = {name: arguments[name] for name in names} | {"X": X, "y": y, "max_iter": 200}
+    facts["sample_weight"] = None
+    return (lambda: function(**used)), used
 
 
-def _batch(rng, seed, n, p):
-    count = int(rng.integers(1, 4))
-    X = matrix(rng, n, p) if rng.random() < 0.5 else np.stack([matrix(rng, n, p) for _ in range(count)])
-    first = X if X.ndim == 2 else X[0]
-    loss = one_of(rng, ("quadratic", "logistic"))
-    y = np.stack([target(rng, first, loss) for _ in range(count)])
-    facts = {
-        "loss": loss,
-        "X": X,
-        "y": y,
-        "h": int(rng.integers(0, p + 1)),
-        "l2": 0.0,
-        "alpha": "exact" if rng.random() < 0.3 else float(10.0 ** rng.uniform(-4, 1)),
-        "fit_intercept": bool(rng.random() < 0.5),
-        "standardize": bool(rng.random() < 0.5),
-    }
-    arguments = {name: facts[name] for name in ("h", "alpha", "loss", "fit_intercept", "standardize")}
-    text = f"batch {count} of {n}x{p} {arguments}"
-    return Case(seed, "batch", lambda: tr.solve_batch(X, y, max_iter=200, **arguments), text, facts)
+def _diagnose(rng, function, X, y, w, arguments, facts):
+    p, loss = facts["X"].shape[1], arguments["loss"]
+    outputs = {"multinomial": (int(np.max(facts["y"])) + 1,), "multitask": facts["y"].shape[1:]}.get(loss, ())
+    if loss == "cox" and facts["y"].ndim == 1:
+        y = np.column_stack([np.abs(facts["y"]), facts["y"] >= 0]).astype(float)
+    coef = rng.standard_normal((*outputs, p)) * (rng.random(p) < 0.3)
+    more = {
+        "X": X, "y": y, "sample_weight": w, "coef": coef, "alpha": float(10.0 ** rng.uniform(-4, 1)),
+        "support": np.arange(max(1, min(arguments["h"], p - 1))), "n_draws": 20, "max_sets": 50,
+        "penalty": tr.TrimmedL1(arguments["h"], arguments["penalty_factor"]),
+    }  # fmt: skip
+    used = _accepted(function, arguments | more)
+    return (lambda: function(**used)), used
 
 
-def _graph(rng, seed, n, p):
-    n, p = max(n, 2), max(p, 2)
-    X = matrix(rng, n, p)
-    h = int(rng.integers(0, min(p * (p - 1) // 2, 8) + 1))
-    alpha: Any = "exact" if rng.random() < 0.5 else float(10.0 ** rng.uniform(-3, 0))
-    facts = {"X": X, "h": h, "alpha": alpha}
-    text = f"graph {n}x{p} h={h} alpha={alpha}"
-    return Case(seed, "graph", lambda: tr.TrimmedGraphicalLasso(h=h, alpha=alpha).fit(X), text, facts)
+DIAGNOSTICS = (
+    diagnostics.stationarity, diagnostics.is_local_minimum, diagnostics.best_swap,
+    diagnostics.exact_penalty_alpha, diagnostics.dual_feasibility, diagnostics.incoherence,
+)  # fmt: skip
+
+
+def _graph(rng, function, X, y, w, arguments, facts):
+    p = facts["X"].shape[1]
+    own = {"max_iter": None, "shrinkage": float(one_of(rng, (0.0, 0.0, 0.2))), "penalty_factor": None}
+    used = _accepted(function, arguments | own)
+    used["standardize"] = used["standardize"] and rng.random() < 0.5
+    if isinstance(function, type):
+        return (lambda: function(**used).fit(X)), used
+    with np.errstate(all="ignore"):
+        Z = facts["X"] / (np.abs(facts["X"]).max() or 1.0)
+        S = facts["S"] = np.cov(Z.T, bias=True).reshape(p, p) * 10.0 ** rng.integers(-6, 7)
+    if function is tr.solve_graphical:
+        facts["h"] = arguments["h"]
+        return (lambda: function(S, penalty=tr.TrimmedL1(arguments["h"]), **used)), used
+    return (lambda: function(S, **used)), used
+
+
+_graph_cv = _graph_path = _solve_graphical = _graph

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+from trimreg.designs import MultiOutput, as_design
 from trimreg.losses import LOSSES, Loss, MultiTaskQuadratic, Quadratic, get_loss
 
 STEP = 1e-5
@@ -397,3 +398,14 @@ def test_get_loss():
 def test_get_loss_refuses(bad):
     with pytest.raises(ValueError, match="loss must be one of"):
         get_loss(bad)
+
+
+def test_the_hessian_of_certain_classes_is_positive_semidefinite():
+    y, eta = np.array([0.0, 1.0, 2.0]), np.array([[25.0, 1.0, 0.0], [0.0, 30.0, 2.0], [1.0, 0.0, 28.0]])
+    d = np.full(3, 1 / 3)
+    loss, design = LOSSES["multinomial"]().bound(y, d), MultiOutput(as_design(np.eye(3), d), 3)
+    hessian = loss.gram(design, np.arange(9), eta, y, d)
+    values = np.linalg.eigvalsh(hessian)
+    assert values[0] > -1e-14 * values[-1]
+    slopes = loss.gradient(eta, y, d)
+    assert np.all(np.abs(slopes.sum(axis=1)) <= 1e-15 * np.abs(slopes).max(axis=1))

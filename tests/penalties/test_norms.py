@@ -286,3 +286,8 @@ def test_partition_refuses(groups, why):
     with pytest.raises(ValueError, match="groups must") as caught:
         partition(groups, 4)
     assert why in str(caught.value)
+
+
+def test_lengths_of_groups_of_very_different_size():
+    lengths = Groups(np.array([0, 0, 1, 1])).lengths(np.array([3e140, 4e140, 3e-140, 4e-140]))
+    np.testing.assert_allclose(lengths, [5e140, 5e-140])

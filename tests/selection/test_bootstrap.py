@@ -257,3 +257,9 @@ def test_check_estimator():
     results = check_estimator(Bootstrap(TrimmedLasso(h=1), n_replicates=2), on_skip=None, on_fail=None)
     failed = [one["check_name"] for one in results if one["status"] == "failed"]
     assert failed == []
+
+
+def test_standard_errors_of_huge_coefficients(data):
+    X, y = data[:2]
+    boots = [Bootstrap(TrimmedLasso(h=2), n_replicates=3).fit(X * unit, y) for unit in (1.0, 1e-200)]
+    np.testing.assert_allclose(boots[1].standard_errors_, boots[0].standard_errors_ * 1e200)

@@ -310,3 +310,9 @@ def test_columns_whose_squares_overflow_are_refused(solver, scale):
     X, y = scale * rng.standard_normal((20, 4)), rng.standard_normal(20)
     with pytest.raises(ValueError, match="X must have a longest column of norm between 1e-152 and 1e152"):
         solve(X, y, penalty=TrimmedL1(1), alpha=0.1, solver=solver)
+
+
+def test_a_step_that_underflows_is_refused():
+    X, y = 1e149 * np.eye(4), np.array([1e-34, 2e-34, 3e-34, 1e6])
+    with pytest.raises(ValueError, match="X and y have units so far apart"):
+        solve(X, y, loss="huber", penalty=TrimmedL1(1), alpha=1.0, solver="bcd", fit_intercept=True)

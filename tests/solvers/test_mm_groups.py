@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from trimreg import TrimmedL1, solve
 from trimreg.solvers.gram import minimize_block
 from trimreg.solvers.mm.group_kernels import block_descent, prox, residual, shift, water_level
 from trimreg.solvers.mm.groups import (
@@ -482,3 +483,12 @@ def test_the_newton_direction_does_not_depend_on_scales():
     singular = np.diag([2.0, 0.0])
     d = newton_direction(singular, np.array([1.0, 0.0]), np.diagonal(singular))
     np.testing.assert_allclose(d, [-0.5, 0.0], atol=1e-9)
+
+
+def test_columns_of_very_different_scales_in_a_group_keep_their_coefficients():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 4)) * [1.0, 1e-60, 1.0, 1.0]
+    y = X @ [1.0, 1e60, 0.0, 0.0] + 0.1 * rng.standard_normal(40)
+    result = solve(X, y, penalty=TrimmedL1(1, groups=[0, 0, 1, 1]), alpha="exact")
+    residual = y - X @ result.coef
+    assert result.objective == pytest.approx(0.5 * np.mean(residual**2), rel=1e-6)

@@ -348,3 +348,10 @@ def test_working_sets_apart_end_at_local_minima(shape, effort):
     assert np.count_nonzero(result.weights == 0) == 8
     largest = np.sort(np.abs(result.coef))[-8:]
     assert np.array_equal(np.sort(np.abs(result.coef[result.weights == 0])), largest)
+
+
+def test_thresholds_below_the_goal_are_not_approached(inner):
+    solver = inner()
+    gradient = solver.gradient_at_zero
+    tiny = np.full(gradient.size, 1e-40)
+    assert len(list(solver._approach(gradient, tiny))) < 40

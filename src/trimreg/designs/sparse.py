@@ -43,20 +43,23 @@ class SparseDesign(ScaledMatrix):
         return (self.X[:, W].T @ d) * self.inverse_scale[W]
 
     def gram(self, rows: np.ndarray | None, d: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        # Z'DZ = u (X'DX - m (d'X) - (X'd) m' + (sum d) m m') u, every product a sparse one.
+        # Z'DZ = u (X'DX - m (d'X) - (X'd) m' + (sum d) m m') u, every product a sparse one. The right factor
+        # has the scale u from the start: squares of X might overflow.
         left = self.X if rows is None else self.X[:, rows]
         right = self.X[:, cols].astype(float)
+        scale = self.inverse_scale[cols]
+        right.data *= np.repeat(scale, np.diff(right.indptr))
         weighted = sp.csc_array((right.data * d[right.indices], right.indices, right.indptr), right.shape)
         product = (left.T @ weighted).toarray()
         row_scale = self.inverse_scale if rows is None else self.inverse_scale[rows]
         if self.offset is not None:
             m_rows = self.offset if rows is None else self.offset[rows]
-            m_cols = self.offset[cols]
+            m_cols = self.offset[cols] * scale
             sum_rows = left.T @ d
             sum_cols = weighted.sum(axis=0)
             product -= np.outer(m_rows, sum_cols) + np.outer(sum_rows - d.sum() * m_rows, m_cols)
             self._repair(product, left, right, d, rows, cols)
-        return row_scale[:, None] * product * self.inverse_scale[cols]
+        return row_scale[:, None] * product
 
     def _repair(self, product, left, right, d, rows, cols):
         """Recompute, from centered columns, the rows and columns of a Gram matrix that cancelled."""
@@ -65,12 +68,15 @@ class SparseDesign(ScaledMatrix):
         bad_rows, bad_cols = np.flatnonzero(self._cancels[rows]), np.flatnonzero(self._cancels[cols])
         bad = rows[bad_rows], cols[bad_cols]
         centered_rows, centered_cols = (self.X[:, W].toarray() - self.offset[W] for W in bad)
+        scale = self.inverse_scale[cols]
+        centered_cols = centered_cols * scale[bad_cols]
         if bad_cols.size:
             weighted = centered_cols * d[:, None]
             product[:, bad_cols] = left.T @ weighted - np.outer(self.offset[rows], weighted.sum(axis=0))
         if bad_rows.size:
             weighted = centered_rows * d[:, None]
-            product[bad_rows] = (right.T @ weighted - np.outer(self.offset[cols], weighted.sum(axis=0))).T
+            sums = np.outer(self.offset[cols] * scale, weighted.sum(axis=0))
+            product[bad_rows] = (right.T @ weighted - sums).T
             product[np.ix_(bad_rows, bad_cols)] = weighted.T @ centered_cols
 
     def _moments(self, weights, center):

@@ -272,7 +272,8 @@ def _solve_part(data, model, form, part, result, advance):
     terms, steps = _terms(data, model, form, batch, alpha, part, theta)
     w = terms.total / p * xp.ones_like(theta[:, :p])
     limit = model.settings.max_iter
-    end = run_batch(steps, theta, w, terms, project=project_rows, max_iter=limit, advance=advance)
+    with np.errstate(over="ignore", invalid="ignore"):  # a violation of inf is not below the goal
+        end = run_batch(steps, theta, w, terms, project=project_rows, max_iter=limit, advance=advance)
     theta, w = end.theta, end.w
     if norms is not None:
         theta, w = _at_most_h(data, model, part, end)

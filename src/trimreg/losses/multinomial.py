@@ -76,20 +76,22 @@ class Multinomial(Loss):
         return np.log1p(others.sum(axis=1)) - below[rows, y.astype(int)]
 
     def gradient(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
-        difference = self.inverse_link(eta)
-        difference[np.arange(len(eta)), y.astype(int)] -= 1.0
+        difference, own = self.inverse_link(eta), (np.arange(len(eta)), y.astype(int))
+        difference[own] = 0.0
+        difference[own] = -difference.sum(axis=1)  # p - 1 without its rounding
         return d[:, None] * difference
 
     def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         """Diagonal of the Hessian, ``d_i p_ik (1 - p_ik)``."""
         p = self.inverse_link(eta)
-        return d[:, None] * (p * (1.0 - p))
+        return d[:, None] * (p * _others(p))
 
     def gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         p = self.inverse_link(eta)
+        others = _others(p)
 
         def hessian(k, m):
-            return d * (p[:, k] * (1.0 - p[:, k]) if k == m else -p[:, k] * p[:, m])
+            return d * p[:, k] * (others[:, k] if k == m else -p[:, m])
 
         return block_gram(design, W, eta.shape[1], hessian)
 
@@ -109,3 +111,8 @@ class Multinomial(Loss):
         share = np.bincount(y.astype(int), weights=d, minlength=self._count(y))
         predictor = np.log(np.maximum(share, _SMALLEST_SHARE))
         return predictor - predictor.mean()
+
+
+def _others(p):
+    """``1 - p`` as the sum of the other probabilities: its rounding would make the Hessian indefinite."""
+    return p @ (1.0 - np.eye(p.shape[1]))

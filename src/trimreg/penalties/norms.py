@@ -178,8 +178,9 @@ class Groups:
         return np.bincount(self.label, np.abs(gradient), minlength=self.count)
 
     def _euclidean(self, x):
-        unit = float(np.max(np.abs(x), initial=0.0)) or 1.0  # so that squares neither underflow nor overflow
-        return unit * np.sqrt(np.bincount(self.label, (x / unit) ** 2, minlength=self.count))
+        unit = self.largest_in_part(np.abs(x))  # so that squares neither underflow nor overflow
+        unit = np.where(unit > 0, unit, 1.0)
+        return unit * np.sqrt(np.bincount(self.label, (x / self.spread(unit)) ** 2, minlength=self.count))
 
     # -- optimality --------------------------------------------------------------------------------------
 

@@ -130,7 +130,9 @@ class Bootstrap(OverAnEstimator, MetaEstimatorMixin, BaseEstimator):
             self.coefs_, self.intercepts_ = (np.array(values) for values in zip(*fits, strict=True))
             selected = (self.coefs_ != 0).reshape(self.n_replicates, -1, X.shape[1]).any(axis=1)
             self.frequencies_ = selected.mean(axis=0)
-            self.standard_errors_ = self.coefs_.std(axis=0, ddof=1)
+            unit = np.abs(self.coefs_).max(axis=0)  # so that squares do not overflow
+            unit = np.where(unit > 0, unit, 1.0)
+            self.standard_errors_ = unit * (self.coefs_ / unit).std(axis=0, ddof=1)
         return self
 
     def interval(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:

@@ -161,9 +161,10 @@ def ridge_unit(task: Task) -> float:
     problem = task.problem
     constant = problem.loss.null_predictor(problem.y, problem.d) if task.constant else 0.0
     curvature = problem.loss.curvature(problem.origin() + constant, problem.y, problem.d)
-    squares = task.features.column_norms(problem.d) ** 2
-    square = np.median(squares[squares > 0]) if squares.any() else 1.0
-    unit = float(np.sum(curvature) / problem.loss.n_outputs * square)
+    with np.errstate(over="ignore"):  # a unit of inf gives way to 1
+        squares = task.features.column_norms(problem.d) ** 2
+        square = np.median(squares[squares > 0]) if squares.any() else 1.0
+        unit = float(np.sum(curvature) / problem.loss.n_outputs * square)
     return unit if 0 < unit < np.inf else 1.0
 
 

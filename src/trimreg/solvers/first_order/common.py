@@ -44,6 +44,8 @@ class StepSize:
             constant = problem.lipschitz()
             self.halving = not np.isfinite(constant)
             eta = 1.0 / (problem.local_lipschitz(predictor) if self.halving else constant)
+            if not 0 < eta < np.inf:
+                raise ValueError("X and y have units so far apart that a step underflows; rescale X or y")
         self.eta = self._following = eta
 
     def take(self, theta, loss, gradient, move):

@@ -75,8 +75,7 @@ class Effort:
 
 
 EFFORTS = {
-    "low": Effort(search=False),
-    "medium": Effort(search=True),
+    "low": Effort(search=False), "medium": Effort(search=True),
     "high": Effort(
         search=True, splices=(32, 16, 8, 4, 2), trials=24, kicks=20, subset_kicks=30, rounds=3,
         subset_rounds=4, starts=180, work=4e8, agreed=4, patience=400, rivals=True,
@@ -164,13 +163,16 @@ def _majorize_minimize(inner, theta, weights=None):
             weights, gradient = penalty.weights(theta, problem.alpha), inner.gradient_at_null
     if weights is None:
         gradient = problem.gradient(theta)
+        if not np.isfinite(gradient).all():  # the quadratic model led to where the loss overflows
+            theta, gradient = inner.null, inner.gradient_at_null
         weights = problem.weights(theta, gradient)
     objective = np.inf
     while True:
         threshold = penalty.thresholds(weights, problem.alpha)
         theta, gradient, loss, solved = inner.solve(theta, threshold, gradient=gradient)
-        # A free coefficient within rounding of 0 is 0: its place is open to the largest gradient.
-        theta = np.where(np.abs(theta) <= 10 * _EPS * np.max(np.abs(theta), initial=0.0), 0.0, theta)
+        # A free coefficient within rounding of 0, times its column, is 0: its place is open to others.
+        size = np.abs(theta) * np.sqrt(inner.share + problem.ridge)
+        theta = np.where(size <= 10 * _EPS * np.max(size, initial=0.0), 0.0, theta)
         previous, objective = objective, loss + penalty.value(theta, problem.alpha)
         weights = problem.weights(theta, gradient)
         threshold = penalty.thresholds(weights, problem.alpha)

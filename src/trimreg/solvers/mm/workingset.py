@@ -184,12 +184,13 @@ class WorkingSetSolver(InnerSolver):
         return self._solve(theta, threshold, goal, gradient)
 
     def _approach(self, gradient, threshold):
-        """Factors of the thresholds, and goals, on the way down from the gradient."""
+        """Factors of the thresholds, and goals, on the way from the gradient down to the goal."""
         penalized = (threshold > 0) & np.isfinite(threshold) & self.alive
         if penalized.any():
             level = float(np.median(threshold[penalized]))
             above = float(np.max(self.norm.dual_lengths(gradient)[penalized])) / level
-            for power in range(int(np.log2(above / _NEAR)) if above >= _FAR else 0, 0, -1):
+            first = int(np.log2(above / _NEAR)) if above >= _FAR else 0
+            for power in range(first, int(np.log2(max(self.goal / level, 1.0))), -1):  # the goal sees no less
                 yield 2.0**power, max(0.5 * 2.0**power * level, self.goal)
 
     def _solve(self, theta, threshold, goal, gradient):
@@ -489,8 +490,7 @@ class GramSolver(InnerSolver):
             if worst <= goal:
                 return True
             local, slope, block = theta[W], gradient[W], principal(self._block, W)
-            aim = max(0.3 * goal, 1e-3 * worst)
-            minimize_block(block, slope, local, threshold[W], nonnegative[W], aim)
+            minimize_block(block, slope, local, threshold[W], nonnegative[W], max(0.3 * goal, 1e-3 * worst))
             moved = local - theta[W]
             changed = np.flatnonzero(moved)
             if changed.size == 0:
