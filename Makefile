@@ -7,7 +7,7 @@ INSTALL = $(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE
 SHUFFLE = $(if $(SEED),--shuffle $(SEED))
 
-.PHONY: demo test style lint format bench mutants fuzz soak pins clean
+.PHONY: demo test style lint format bench mutants fuzz soak pins test-lowest test-newest clean
 
 $(VENV)/demo-ready: pyproject.toml requirements/install.py requirements/demo.txt
 	$(INSTALL) demo
@@ -56,8 +56,14 @@ fuzz: $(VENV)/ready  ## adversarial calls, checked by a reference; CASES=20000 F
 soak: $(VENV)/ready  ## 10,000 fits in one process: memory, files, threads, fork
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --soak
 
+# Outdated packages warn of each other; what the library itself calls is read in make test.
+test-lowest test-newest: test-%:  ## the tests with the lowest and the newest versions that pyproject.toml allows
+	$(PYTHON) requirements/install.py .venv-$* $*
+	.venv-$*/bin/python -m pytest -n auto --dist worksteal -q $(SHUFFLE) \
+	  -W ignore::DeprecationWarning -W ignore::FutureWarning
+
 pins: $(VENV)/demo-ready  ## the lists of pinned packages; UPGRADE=1 takes the newest versions
 	$(BIN)/python requirements/pin.py $(BIN)/uv $(UPGRADE)
 
 clean:
-	rm -rf $(VENV) demo-output
+	rm -rf $(VENV) .venv-lowest .venv-newest demo-output

@@ -1,16 +1,23 @@
 """Make a virtual environment and install pinned packages: ``python requirements/install.py .venv demo test``.
 
-Each name is a list beside this file. All packages are checked by their hashes, but for torch, whose build
-differs from machine to machine. uv installs, in a fifth of pip's time; where it fails, pip does.
+Each name is a list beside this file; ``lowest`` and ``newest`` are the versions that `pyproject.toml` allows.
+Listed packages are checked by their hashes, but for torch, whose build differs from machine to machine. uv
+installs, in a fifth of pip's time; where it fails, pip does.
 """
 
 import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+#: How uv resolves the bounds of `pyproject.toml`.
+BOUNDS = {"lowest": "lowest-direct", "newest": "highest"}
+#: On no list: torch, and what exists only for CUDA.
+BY_ITSELF = r"torch==|triton==|nvidia-|cuda-"
 #: Options of pip that uv has under another name. uv does not read pip's configuration.
 OF_UV = {
     "index-url": "--default-index",
@@ -25,6 +32,12 @@ def main(folder: str, *names: str) -> None:
     pip = pip_of(python)
     uv = uv_beside(python, pip)
     for name in names:
+        if name in BOUNDS:
+            versions = python.parents[1] / f"{name}.txt"
+            versions.write_text(resolved(uv, BOUNDS[name]))
+            install(pip, uv, "--no-deps", "-r", str(versions))
+            install_torch(pip, uv)
+            continue
         install(pip, uv, "--no-deps", "--require-hashes", "-r", str(HERE / f"{name}.txt"))
         if name == "test":
             install_torch(pip, uv)
@@ -70,6 +83,21 @@ def uv_beside(python: Path, pip: list[str]) -> list[str]:
         if name in settings:
             os.environ.setdefault(variable, settings[name])
     return command
+
+
+def resolved(uv: list[str], resolution: str) -> str:
+    """The packages of the tests in the versions that a resolution chooses; torch is the pinned one."""
+    if not uv:
+        sys.exit("this needs uv, which pip could not install")
+    command = [uv[0], "pip", "compile", *uv[3:], "--resolution", resolution, "--no-header", "--no-annotate"]
+    command += ["--upgrade", "--extra", "test", "--constraints", str(HERE / "torch.txt")]
+    project = HERE.parent / "pyproject.toml"
+    build = tomllib.loads(project.read_text(encoding="utf-8"))["build-system"]["requires"]
+    done = subprocess.run(
+        [*command, str(project), "-"], input="\n".join(build), stdout=subprocess.PIPE, text=True, check=True
+    )
+    lines = done.stdout.splitlines(keepends=True)
+    return "".join(line for line in lines if not re.match(BY_ITSELF, line))
 
 
 def pip_settings(listed: str) -> dict[str, str]:

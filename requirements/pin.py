@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from install import BY_ITSELF
+
 HERE = Path(__file__).resolve().parent
 #: A list, and what it is made of: extras of `pyproject.toml`, or packages.
 LISTS = {"demo": ["plot"], "test": ["test", "lint"], "bench": ["bench"]}
-BY_ITSELF = r"torch==|triton==|nvidia-|cuda-"
 HEAD = "# Written by: make pins\n"
 
 

@@ -29,7 +29,7 @@ def test_predictions_are_those_of_the_estimator(call, table, tmp_path, frame, ki
     assert call("fit", path, "--target", target, "--loss", loss, "--h", 2, "--json", file).exit_code == 0
     answer = call("predict", file, path)
     assert answer.exit_code == 0, answer.output
-    found = pd.read_csv(io.StringIO(answer.stdout))
+    found = pd.read_csv(io.StringIO(answer.stdout), float_precision="round_trip")
     X, _ = learn(frame[["a", "b", "c", "d", "city"]])[0].transform(frame)
     model = getattr(trimreg, estimator)(h=2, random_state=0).fit(X, frame[target].to_numpy())
     expected = model.predict(X)

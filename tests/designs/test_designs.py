@@ -247,7 +247,7 @@ def test_a_sparse_design_is_never_made_dense(convert):
     from trimreg.solvers.first_order import prox
 
     n, p = 4_000, 10_000  # 320 MB if it were dense
-    X = convert(sp.random_array((n, p), density=1e-3, rng=np.random.default_rng(0)))
+    X = convert(sp.random(n, p, density=1e-3, random_state=0))
     d, y = np.full(n, 1 / n), np.random.default_rng(1).standard_normal(n)
     tracemalloc.start()
     try:

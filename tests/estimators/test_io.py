@@ -59,7 +59,7 @@ def test_files_of_version_0_1_0_load(target):
     pd.testing.assert_frame_equal(found, expected)
 
 
-@pytest.mark.parametrize("model", [TrimmedLasso(), Lasso().fit(np.eye(3), np.ones(3)), "lasso"])
+@pytest.mark.parametrize("model", [TrimmedLasso(), Lasso().fit(np.eye(3), np.arange(3.0)), "lasso"])
 def test_what_is_no_fitted_model_is_refused(model, tmp_path):
     with pytest.raises(ValueError, match="model must be a fitted estimator of this library"):
         trimreg.save(model, tmp_path / "model.json")
