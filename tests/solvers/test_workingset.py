@@ -11,7 +11,7 @@ from sklearn.linear_model import Lasso
 
 from trimreg import L1, MCP, MEstimator, TrimmedL1, diagnostics, solve
 from trimreg.designs import as_design
-from trimreg.losses import Loss
+from trimreg.losses import Logistic, Loss
 from trimreg.penalties import subgradient_residual
 from trimreg.solvers import Problem
 from trimreg.solvers.gram import minimize_block, newton_on_support
@@ -355,3 +355,15 @@ def test_thresholds_below_the_goal_are_not_approached(inner):
     gradient = solver.gradient_at_zero
     tiny = np.full(gradient.size, 1e-40)
     assert len(list(solver._approach(gradient, tiny))) < 40
+
+
+def test_a_step_that_overflows_is_not_taken_and_says_nothing():
+    X, d = np.array([[1.0, -1.0], [2.0, 1.0], [-1.0, 3.0], [0.5, 0.5]]), np.full(4, 0.25)
+    problem = Problem(as_design(X, d), Logistic(), np.array([0.0, 1, 1, 0]), d, L1().bind(2), 0.1, ridge=1.0)
+    theta, eta = np.zeros(2), np.zeros(4)
+    gradient = problem.gradient(theta)
+    far = -1e200 * gradient
+    search = WorkingSetSolver(problem, 1e-6)._line_search
+    moved, step = search(theta, eta, gradient, np.full(2, 0.1), far, problem.predictor(far))
+    assert moved is None
+    assert step == 0.0

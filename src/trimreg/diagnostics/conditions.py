@@ -253,7 +253,7 @@ def _gram(X, gram):
         gram = (product.toarray() if hasattr(product, "toarray") else np.asarray(product)) / X.shape[0]
     gram = np.asarray(gram, dtype=float)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not np.isfinite(gram).all():
-        raise ValueError(f"gram must be a square matrix of finite numbers; got shape {gram.shape}")
+        raise ValueError(f"gram must be a square matrix of finite numbers, as X'X/n; got shape {gram.shape}")
     return gram
 
 

@@ -386,6 +386,7 @@ class WorkingSetSolver(InnerSolver):
                 return None
             self._ridge *= 1e3
 
+    @np.errstate(over="ignore", invalid="ignore")  # too long a step gives inf, which is never below the start
     def _line_search(self, theta, eta, gradient, threshold, following, eta_new):
         """Backtracking on the weighted objective (Armijo, with the l1 part as in Lee et al. 2014).
 
@@ -410,8 +411,7 @@ class WorkingSetSolver(InnerSolver):
             point = theta + step * (following - theta) if step < 1 else following
             predictor = eta + step * (eta_new - eta)
             grown, bent = added(point), step**2 * curved
-            with np.errstate(over="ignore"):  # too long a step gives inf, which is never below the start
-                change = told = problem.loss_value(predictor) - start + grown + step * linear + bent
+            change = told = problem.loss_value(predictor) - start + grown + step * linear + bent
             if abs(change) <= _ROUNDED * abs(level):
                 way = predictor - eta
                 if not way.any():
