@@ -11,7 +11,7 @@ from sklearn.linear_model import Lasso
 
 from trimreg import L1, MCP, MEstimator, TrimmedL1, diagnostics, solve
 from trimreg.designs import as_design
-from trimreg.losses import Logistic, Loss
+from trimreg.losses import Loss
 from trimreg.penalties import subgradient_residual
 from trimreg.solvers import Problem
 from trimreg.solvers.gram import minimize_block, newton_on_support
