@@ -289,10 +289,11 @@ def _in_turn(groups):
 
 def _by_processes(groups, n_jobs):
     """The outcomes of groups of tasks, each as soon as it is there; few groups are out at a time."""
-    from joblib.externals.loky import get_reusable_executor
+    from joblib.externals.loky import ProcessPoolExecutor
 
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    executor = get_reusable_executor(n_jobs, initializer=_die_with, initargs=(os.getpid(),), env=threads)
+    # Not the reusable one: joblib would find it later, and it is of another class than its own.
+    executor = ProcessPoolExecutor(n_jobs, initializer=_die_with, initargs=(os.getpid(),), env=threads)
     groups, out = iter(groups), set()
     try:
         while True:
@@ -303,8 +304,7 @@ def _by_processes(groups, n_jobs):
             for future in sorted(ended, key=lambda one: one.exception() is not None):
                 yield from future.result()
     finally:
-        if out:
-            executor.shutdown(kill_workers=True)
+        executor.shutdown(kill_workers=bool(out))
 
 
 def _die_with(parent):

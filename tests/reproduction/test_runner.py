@@ -8,6 +8,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import joblib
 import pytest
 import runner_toys as toys
 from runner_toys import contents, expected
@@ -22,6 +23,7 @@ from trimreg_reproduction.store import Store
 
 def test_processes_do_not_matter(store, tmp_path):
     summary = run([toys.toy(), toys.toy(toys.threads, 4, "threads")], "full", store, n_jobs=2)
+    assert joblib.Parallel(n_jobs=2)([joblib.delayed(abs)(-1)] * 2) == [1, 1]  # joblib's processes are others
     assert (summary.done, summary.failed, summary.skipped) == (16, 0, 0)
     assert [line for line in contents(store) if line[0].startswith("toy/")] == expected(tmp_path, 12)
     frame = store.frame("threads")
