@@ -67,7 +67,7 @@ def test_names_masks_and_the_summary():
     model = DoubleSelection("dose").fit(frame, y)
     mask = np.arange(60) == 0
     np.testing.assert_array_equal(DoubleSelection(mask).fit(X, y).coef_, model.coef_)
-    text = " ".join(str(model.summary()).split())  # long facts are on two lines
+    text = model.summary().to_text(80)
     assert "given the selection; too small if the selection used the same data" in text
     table = model.summary().to_dict()
     assert table["names"][0] == "dose"

@@ -168,7 +168,8 @@ def summarize(
     size = np.hypot.reduce(np.atleast_2d(values.T).T, axis=1)  # no overflow, unlike a sum of squares
     place = np.where(first, -1.0, np.where(step < 0, np.inf, step))
     ranked = np.lexsort((-np.nan_to_num(size, nan=np.inf), place))
-    rows = ranked[np.atleast_2d((coef != 0).T).any(axis=0)[ranked]]
+    inside = np.atleast_2d((coef != 0).T).any(axis=0)
+    rows = ranked[np.asarray(inside)[ranked]]
 
     columns: dict[str, Any] = {"coef": coef[rows]}
     if coef.ndim == 2:

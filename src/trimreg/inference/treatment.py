@@ -192,7 +192,7 @@ class DoubleSelection(Inference):
         columns["errors"] = ["valid"] * k + ["given the selection"] * (fit.coef.size - k)
         facts = {
             "treatments": k, "controls": f"{self.controls_.size} of {self.n_features_in_ - k}",
-            "errors of controls": GIVEN_SELECTION,
+            "their errors": GIVEN_SELECTION,  # 80 characters: more would be cut
         }  # fmt: skip
         return Summary("DoubleSelection", facts, fit.names, columns, max_rows=max_rows)
 
