@@ -261,6 +261,6 @@ def test_a_float32_precision_of_near_copies_is_positive_definite():
 
 def test_a_warning_says_that_rounding_ends_a_nearly_singular_fit():
     S = np.cov(np.random.default_rng(4).standard_normal((5, 12)), rowvar=False, bias=True)
-    with pytest.warns(ConvergenceWarning, match=r"by rounding: the others .*Raise tol, alpha"):
+    with pytest.warns(ConvergenceWarning, match=r"nearly singular, and alpha is too small .*Raise tol, a"):
         result = solve_graphical(S, penalty=TrimmedL1(0), alpha=1e-7)
     assert result.dual_gap < 1e-3

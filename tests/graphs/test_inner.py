@@ -307,3 +307,17 @@ def test_tiny_thresholds_of_a_singular_matrix_are_approached_from_large_ones(see
     assert fit.gap < 1e-2
     assert fit.n_iter < 150
     assert not fit.unbounded
+
+
+def test_a_search_counts_what_the_steps_of_a_singular_matrix_cost():
+    """Each of the 2,500 Newton steps of a search may otherwise take hundreds of factorizations."""
+    X = np.random.default_rng(0).standard_normal((12, 20))
+    S = np.corrcoef(X, rowvar=False)
+    S = (S + S.T) / 2
+    steps = {}
+    for alpha in (1e-6, 0.1):
+        inner = WeightedGraphSolver(GraphicalProblem(S, L1().bind(190).extended(20), alpha))
+        *_, fit = inner.solve(inner.null, np.full(210, alpha), tol=1e-5)
+        steps[alpha] = inner.n_steps / fit.n_iter
+    assert steps[0.1] == 1
+    assert steps[1e-6] > 5

@@ -37,6 +37,7 @@ from ..problem import GraphicalProblem
 
 _FEW_NEWTON, _MAX_NEWTON = 25, 50  # steps before other starts are tried, and after
 _MAX_SWEEPS = 50
+_FAR, _CHEAP = 1e5, 12  # diagonal of Theta in hard problems, and variables up to which their steps are cheap
 _FEW_VARIABLES = 24
 _FIRST_LEVEL, _LAST_LEVEL, _ROUGHLY = 0.25, 1e-12, 1e-3  # of falling thresholds, and their tolerance
 _LARGE = 1e6  # diagonal entry of Theta: the inverse of the unexplained part of the variable
@@ -179,7 +180,7 @@ class WeightedGraphSolver:
     def __init__(self, problem: GraphicalProblem, shift: float = 0.0):
         self.problem = problem
         self.shift = shift
-        self.n_steps = 0  # Newton steps of all solves so far
+        self.n_steps = 0.0  # Newton steps of all solves so far; those of hard problems count for several
         self.null = problem.vector(np.eye(problem.p))
         self.gradient_at_null = problem.loss_gradient(problem.origin())
 
@@ -200,7 +201,10 @@ class WeightedGraphSolver:
         fit = solve_weighted(
             problem.S, problem.matrix(levels), problem.matrix(start), shift=self.shift, tol=tol
         )
-        self.n_steps += fit.n_iter
+        # A step of a nearly singular problem may take hundreds of joint steps over all entries.
+        hard = fit.gap > 10 * tol * max(1.0, abs(fit.objective + self.shift))
+        hard |= np.diagonal(fit.Theta).max() > _FAR
+        self.n_steps += fit.n_iter * (max(1.0, problem.p / _CHEAP) ** 4 if hard else 1.0)
         if fit.unbounded:
             raise ArithmeticError("the objective is unbounded below")
         theta = problem.vector(fit.Theta)

@@ -35,7 +35,7 @@ from .inner import MMStep, WeightedGraphSolver, majorize_minimize
 STARTS = ("mle", "shrunk", "diagonal", "glasso", "homotopy")
 _ROUGH = 1e-5  # relative duality gap of the solves during a search
 _SHRINKAGE = 0.2
-_NEWTON_STEPS = {"medium": 2_500, "high": 25_000}  # after these a search begins nothing new
+_NEWTON_STEPS = {"low": 2_500, "medium": 2_500, "high": 25_000}  # after these a search begins nothing new
 _objective = attrgetter("objective")
 _SINGULAR = 1e-4  # unexplained part of a variable that a warning names
 _SMALL = 50  # variables; for larger problems, medium effort tries two starts
@@ -66,23 +66,32 @@ def iterate(
         return
     rough = max(_ROUGH, tol)
     ends: list[MMStep] = []
+    max_steps = _NEWTON_STEPS[effort]
     for weights, theta in _starting_weights(inner, theta0, start, effort):
         if theta is inner.null and ends:  # the way from an earlier end is shorter
             theta = ends[-1].theta
         try:
             for point in majorize_minimize(inner, weights, theta, rough):
                 yield _step(min([point, *ends], key=_objective))
+                if inner.n_steps >= max_steps:
+                    break
         except ArithmeticError:  # no minimum from this start; another start may have one
             continue
         ends.append(point)
+        if inner.n_steps >= max_steps:
+            break
     if not ends:
         raise ArithmeticError("the objective is unbounded below from every start")
     best = min(ends, key=_objective)
     if problem.penalty.n_free is not None and effort != "low":
         for best in _improve(inner, ends, effort, rng, rough):
             yield _step(best)
+    inner.n_steps = 0.0
     for point in majorize_minimize(inner, best.weights, best.theta, tol):
+        point.settled |= inner.n_steps >= max_steps and point.gap > tol
         yield _last_step(problem, point, tol, point.settled and point.gap <= tol)
+        if point.settled:
+            return
 
 
 def _improve(inner, ends, effort, rng, tol):
@@ -121,10 +130,14 @@ def _last_step(problem, point, tol, converged):
     step = _step(point, converged)
     if point.settled and not converged:
         unexplained = 1.0 / float(point.theta[problem.n_edges :].max())
-        cause = f": the others explain all but {unexplained:.1g} of the variance of a variable"
+        singular = unexplained < _SINGULAR or point.gap == np.inf
+        cause = (
+            f": the others explain all but {unexplained:.1g} of the variance of a variable; the covariance "
+            "matrix is nearly singular, and alpha is too small for it"
+        )
         step.trouble = (
-            f"{step.message}; no step lowers the objective any more, by rounding"
-            f"{cause if unexplained < _SINGULAR else ''}. Raise tol, alpha or shrinkage"
+            f"{step.message}; further steps hardly lower the objective, by rounding"
+            f"{cause if singular else ''}. Raise tol, alpha or shrinkage"
         )
     return step
 
@@ -202,5 +215,8 @@ def _from_glasso(inner):
 def _from_homotopy(inner):
     problem = inner.problem
     milder = WeightedGraphSolver(problem.at(working_alpha(problem)), inner.shift)
-    *_, (theta, gradient, _, _) = homotopy(milder, growth=3.0)
+    stages = homotopy(milder, growth=3.0)
+    theta, gradient, _, _ = next(stages)
+    while milder.n_steps < _NEWTON_STEPS["medium"] / 2 and (stage := next(stages, None)):
+        theta, gradient, _, _ = stage
     return problem.weights(theta, gradient), theta
