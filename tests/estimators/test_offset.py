@@ -160,6 +160,7 @@ def test_bad_offsets_are_refused_by_name(data):
     for rule, call in [
         (r"offset must have shape \(120,\)", lambda: model.fit(X, counts, offset=exposure[:5])),
         ("offset contains NaN", lambda: model.fit(X, counts, offset=np.full(N, np.nan))),
+        ("needs a loss with a slope_bound", lambda: model.fit(X, counts, offset=np.full(N, 700.0))),
         ("exposure must be > 0; got 0.0 for sample 0", lambda: model.fit(X, counts, exposure=np.zeros(N))),
         ("exposure must be None", lambda: TrimmedLasso(h=2).fit(X, y, exposure=exposure)),
         ("offset must be None", lambda: TrimmedLogisticRegression(h=2).fit(X, classes, offset=exposure)),

@@ -90,4 +90,5 @@ def log_link_slope_bound(excess: float, y: np.ndarray, d: np.ndarray) -> float:
     """The maximum of :meth:`Poisson.slope_bound_from`, B being the excess."""
     y, d = y[d > 0], d[d > 0]
     excess = max(excess, 0.0)
-    return float(np.max((excess + np.sqrt(excess * (excess + 2.0 * d * y))) / np.sqrt(d)))
+    with np.errstate(over="ignore"):
+        return float(np.max((excess + np.sqrt(excess * (excess + 2.0 * d * y))) / np.sqrt(d)))
