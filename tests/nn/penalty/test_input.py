@@ -109,8 +109,6 @@ def test_bad_alpha(net, alpha, error, words):
     ("options", "error", "words"),
     [
         ({"mode": "fast"}, ValueError, "mode must be one of 'exact', 'bcd', 'subgradient'; got 'fast'"),
-        ({"metric": "adam"}, ValueError, "metric must be one of"),
-        ({"metric": "optimizer", "mode": "subgradient"}, ValueError, "no proximal step"),
         ({"tau": 0.0}, ValueError, "tau"),
         ({"tau": math.nan}, ValueError, "tau"),
         ({"tau": True}, ValueError, "tau"),
@@ -213,12 +211,9 @@ def test_the_optimizer_must_have_the_parameters(net):
     assert penalty.kept()["fc1"].sum() == 2
 
 
-def test_the_optimizer_must_be_one_and_its_metric_known(net):
+def test_the_optimizer_must_be_one(net):
     with pytest.raises(TypeError, match=r"torch\.optim; got str"):
         TrimmedGroupL1(net, {"fc1": 2}).attach("adam")
-    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
-    with pytest.raises(ValueError, match="needs Adam or AdamW; got SGD"):
-        TrimmedGroupL1(net, {"fc1": 2}, 1.0, metric="optimizer").attach(sgd)
 
 
 def test_numpy_integers_are_integers(net):

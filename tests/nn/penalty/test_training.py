@@ -55,7 +55,6 @@ RECIPES = {
     "exact": {"alpha": 5.0, "h_schedule": Ramp(20, 120), "freeze_at": 130},
     "bcd": {"alpha": 3.0, "mode": "bcd", "tau": 0.05, "alpha_schedule": Ramp(20, 120)},
     "subgradient": {"alpha": 0.05, "mode": "subgradient", "tau": 0.05},
-    "metric": {"alpha": 0.02, "metric": "optimizer", "h_schedule": Ramp(20, 120)},
 }
 
 
@@ -167,7 +166,6 @@ def test_gradient_accumulation_counts_optimizer_steps():
     [
         {},
         {"alpha": 1.0},
-        {"alpha": 1.0, "metric": "optimizer"},
         {"alpha": 1.0, "mode": "bcd", "mask_ones": True},
     ],
 )
@@ -406,7 +404,6 @@ def test_no_step_waits_for_the_device():
         {},
         {"alpha": 1.0, "freeze_at": 5},
         {"alpha": 1.0, "mode": "bcd"},
-        {"alpha": 1.0, "metric": "optimizer"},
     ):
         penalty = TrimmedGroupL1(model, KEEP, h_schedule=Ramp(1, 5), **options)
         handle = penalty.attach(optimizer)

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .groups import LayerGroups
-from .metric import metric_step_
 from .packs import Pack
 from .scores import ScoredGroups
 from .updates import exact_update, weighted_update
@@ -66,8 +64,6 @@ def attach(penalty: TrimmedGroupL1, optimizer: torch.optim.Optimizer) -> Handle:
         raise ValueError(
             f"the penalty of the layers {list(penalty.layers)} is already attached; call its handle.remove()"
         )
-    if penalty.metric == "optimizer" and not isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)):
-        raise ValueError(f"metric='optimizer' needs Adam or AdamW; got {type(optimizer).__name__}")
     for other in _ATTACHED.get(optimizer, ()):
         taken = {id(slab.tensor()) for layer in other.layers.values() for slab in layer.slabs}
         for layer in penalty.layers.values():
@@ -105,7 +101,7 @@ class Step:
                     raise ValueError(f"layer {layer.name!r}: its parameter group has no learning rate 'lr'")
                 self.place[slab] = place
         self.filled: dict = {}
-        self.graph = CapturedStep() if penalty.cuda_graph and penalty.metric == "plain" else None
+        self.graph = CapturedStep() if penalty.cuda_graph else None
 
     @torch.no_grad()
     def after(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
@@ -115,12 +111,12 @@ class Step:
         # A fused optimizer takes its step under a gradient scaler and leaves the weights where this is 1.
         found_inf = getattr(optimizer, "found_inf", None)
         if found_inf is None and self.graph is not None and self.graph.usable(self.penalty):
-            self.graph.run(lambda: self.take(optimizer, rates, None), self.addresses(rates))
+            self.graph.run(lambda: self.take(rates, None), self.addresses(rates))
             return
         skip = None if found_inf is None else found_inf.reshape(()).to(self.penalty.step.device) > 0
-        self.take(optimizer, rates, skip)
+        self.take(rates, skip)
 
-    def take(self, optimizer: torch.optim.Optimizer, rates: list, skip: Tensor | None) -> None:
+    def take(self, rates: list, skip: Tensor | None) -> None:
         """Take the step on all packs, except where ``skip`` is True."""
         penalty = self.penalty
         penalty.step.add_(1 if skip is None else (~skip).to(torch.int64))
@@ -131,7 +127,7 @@ class Step:
                 frozen = torch.where(skip, penalty.frozen, frozen)
         update = exact_update if penalty.mode == "exact" else weighted_update
         for pack, rate in zip(penalty.packs, rates, strict=True):
-            update(penalty, pack, rate, frozen, skip, lambda layer, t: self.metric_step(layer, t, optimizer))
+            update(penalty, pack, rate, frozen, skip)
         if frozen is not penalty.frozen:
             penalty.frozen.copy_(frozen)
 
@@ -158,11 +154,6 @@ class Step:
         tensors += [layer.score.value for layer in layers if isinstance(layer, ScoredGroups)]
         tensors += [rate for rate in rates if isinstance(rate, Tensor)]
         return [tensor.data_ptr() for tensor in tensors]
-
-    def metric_step(self, layer: LayerGroups, t: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
-        """The proximal step of a layer in the metric of the optimizer."""
-        groups = {id(slab.tensor()): optimizer.param_groups[self.place[slab]] for slab in layer.counted}
-        return metric_step_(layer, t, optimizer, groups)
 
 
 class CapturedStep:

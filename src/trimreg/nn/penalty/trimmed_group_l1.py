@@ -34,7 +34,6 @@ from .rules import kept_largest
 from .scores import RANKINGS, ScoredGroups, scored
 
 MODES = ("exact", "bcd", "subgradient")
-METRICS = ("plain", "optimizer")
 
 
 class TrimmedGroupL1(nn.Module):
@@ -68,10 +67,6 @@ class TrimmedGroupL1(nn.Module):
           is no proximal step. The gradient of the penalty makes this the slowest of the three.
     tau : float
         Step size of w.
-    metric : {"plain", "optimizer"}
-        "optimizer" takes the proximal step in the metric of Adam or AdamW; see
-        :mod:`trimreg.nn.penalty.metric`. It needs several passes over the weights, which on a CPU may take
-        longer than the training step itself.
     alpha_schedule, h_schedule : callable, optional
         Maps the number of steps to a fraction in [0, 1], such as :class:`trimreg.nn.Ramp`. The strength is
         ``alpha * fraction``, and ``h = round(count + (keep - count) * fraction)``.
@@ -134,7 +129,6 @@ class TrimmedGroupL1(nn.Module):
         mode: str = "exact",
         *,
         tau: float = 1e-3,
-        metric: str = "plain",
         alpha_schedule: Callable | None = None,
         h_schedule: Callable | None = None,
         freeze_at: int | None = None,
@@ -151,7 +145,7 @@ class TrimmedGroupL1(nn.Module):
             for name, (layer, size) in found.items()
         }
         self.alpha = strengths(alpha, self.layers, model)
-        self.mode, self.metric, self.tau = mode, metric, tau
+        self.mode, self.tau = mode, tau
         self.alpha_schedule, self.h_schedule, self.freeze_at = alpha_schedule, h_schedule, freeze_at
         self.mask_ones, self.cuda_graph = mask_ones, cuda_graph
         self._check_options()
@@ -178,12 +172,10 @@ class TrimmedGroupL1(nn.Module):
                     pack.weights.copy_(updates.moved_weights(self, pack, torch.zeros_like(r), r))
 
     def _check_options(self) -> None:
-        for name, allowed in (("mode", MODES), ("metric", METRICS), ("rank_by", RANKINGS)):
+        for name, allowed in (("mode", MODES), ("rank_by", RANKINGS)):
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
-        if self.metric == "optimizer" and self.mode == "subgradient":
-            raise ValueError("metric must be 'plain' in mode 'subgradient', which takes no proximal step")
         number = isinstance(self.tau, numbers.Real) and not isinstance(self.tau, bool)
         if not number or not 0 < self.tau < math.inf:
             raise ValueError(f"tau must be a positive number; got {self.tau!r}")

@@ -7,7 +7,6 @@ looks at values, and only on a CPU, where that costs nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -58,9 +57,7 @@ def moved_weights(penalty: TrimmedGroupL1, pack: Pack, w: Tensor, r: Tensor) -> 
     return rules.project(w - penalty.tau * r, total, pack.valid if pack.padded else None)
 
 
-def exact_update(
-    penalty: TrimmedGroupL1, pack: Pack, rate, frozen: Tensor, skip: Tensor | None, metric_step: Callable
-) -> None:
+def exact_update(penalty: TrimmedGroupL1, pack: Pack, rate, frozen: Tensor, skip: Tensor | None) -> None:
     """Leave the h largest groups alone and take the proximal step on the others."""
     r = pack.measure()
     first = pack.first if penalty.h_schedule is None else pack.positions < free_groups(penalty, pack)
@@ -73,32 +70,18 @@ def exact_update(
             pack.mask_("alive")
         return
     threshold = _threshold(penalty, pack, rate).masked_fill_(frozen, math.inf)
-    whole = _either(pack.kept, skip)
-    if penalty.metric == "plain":
-        rules.group_factor(r, threshold, out=pack.factor).masked_fill_(whole, 1.0)
-        pack.shrink_()
-        return
-    threshold = threshold.expand(r.shape).masked_fill(whole, 0.0)
-    for name, layer in pack.layers.items():
-        metric_step(layer, pack.of(threshold, name))
+    rules.group_factor(r, threshold, out=pack.factor).masked_fill_(_either(pack.kept, skip), 1.0)
+    pack.shrink_()
 
 
-def weighted_update(
-    penalty: TrimmedGroupL1, pack: Pack, rate, frozen: Tensor, skip: Tensor | None, metric_step: Callable
-) -> None:
+def weighted_update(penalty: TrimmedGroupL1, pack: Pack, rate, frozen: Tensor, skip: Tensor | None) -> None:
     """Take the proximal step with the weights w (mode "bcd" only), then the step of w."""
     w, factor = pack.weights, pack.factor
     fixed = _either(frozen, skip)
     r = pack.measure()
-    if penalty.mode == "bcd" and penalty.metric == "plain":
+    if penalty.mode == "bcd":
         rules.group_factor(r, _threshold(penalty, pack, rate) * w, out=factor)
         factor.masked_fill_(w == 0, 1.0)
-    elif penalty.mode == "bcd":
-        threshold = (_threshold(penalty, pack, rate) * w).masked_fill_(fixed, 0.0)
-        for name, layer in pack.layers.items():
-            metric_step(layer, pack.of(threshold, name))
-        r = pack.measure()
-        factor.fill_(1.0)
     else:
         factor.fill_(1.0)
     if penalty.mask_ones:

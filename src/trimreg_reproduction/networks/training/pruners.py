@@ -122,7 +122,6 @@ class Trimmed(Pruner):
             alpha=recipe.alpha if alphas is None else dict.fromkeys(keep, tuple(alphas)),
             mode=recipe.mode,
             tau=recipe.tau,
-            metric=recipe.metric,
             h_schedule=None if window[1] == 0 else Ramp(*window, power=recipe.shrink_power),
             freeze_at=None if recipe.freeze_at is None else round(recipe.freeze_at * steps),
             rank_by=recipe.criterion,

@@ -33,7 +33,6 @@ CHOICES = {
     "input_scaling": ("unit", "standard"),
     "kl": ("none", "1/N", "paper"),
     "mode": ("exact", "bcd", "subgradient"),
-    "metric": ("plain", "optimizer"),
     "criterion": ("norm", "activity", "taylor"),
     "precision": ("float32", "tf32"),
 }
@@ -60,7 +59,7 @@ class Recipe:
     initial_log_alpha, kl, kl_scale, kl_ramp
         Bayesian layers: the initial value; the weight of the divergence, 1/N or the authors' mean/3; a
         factor; the fraction of the training over which this weight rises linearly.
-    mode, alpha, tau, metric
+    mode, alpha, tau
         As in :class:`trimreg.nn.TrimmedGroupL1`; ``alpha=inf`` sets groups beyond h(t) to 0.
     masked_forward : bool
         Whether groups with w = 1 are left out of the forward pass although their weights are kept (the
@@ -101,7 +100,6 @@ class Recipe:
     mode: str = "exact"
     alpha: float = math.inf
     tau: float = 1e-3
-    metric: str = "plain"
     masked_forward: bool = False
     shrink_from: float = 0.05
     shrink_until: float = 0.45
