@@ -154,7 +154,7 @@ MUTANTS = [Mutant(*row) for row in (
     ("solvers/problem", "return self.loss_value(eta) + 0.5 * float(self.ridge @ theta**2)", "return self.loss_value(eta) + float(self.ridge @ theta**2)"),
     ("solvers/problem", "hessian.flat[:: len(W) + 1] += self.ridge[W]", "hessian.flat[:: len(W) + 1] += 0.0"),
     ("solvers/problem", "np.hypot(columns, np.sqrt(self.ridge))", "columns"),
-    ("solvers/mm/workingset", "grown, bent = added(point), step**2 * curved", "grown, bent = added(point), 0.0"),
+    ("solvers/mm/newton", "grown, bent = added(point), step**2 * curved", "grown, bent = added(point), 0.0"),
     ("solvers/gram", "self._rows[np.arange(old, end), new] += self.ridge[new]", "pass"),
     ("diagnostics/swap", "np.einsum(\"ij,ij->j\", left, left) + self.ridge[j[which]]", "np.einsum(\"ij,ij->j\", left, left)"),
     ("diagnostics/candidate", "loss + 0.5 * float(self.ridge @ self.theta**2)", "loss"),

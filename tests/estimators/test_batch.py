@@ -9,8 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import trimreg
 from trimreg import TrimmedL1, solve, solve_batch
-from trimreg.estimators import batch
-from trimreg.estimators import batch_input as batchinput
+from trimreg.estimators.batch import batch_input as batchinput
+from trimreg.estimators.batch import solve_batch as batch
 from trimreg.losses import get_loss
 
 COUNT, N, P = 5, 30, 16

@@ -8,9 +8,10 @@ import pytest
 
 from trimreg import TrimmedL1, TrimmedLasso, diagnostics, solve, trimmed_path
 from trimreg.solvers.mm.workingset import WorkingSetSolver
+from trimreg.solvers.search.crossings import crossings
 from trimreg.solvers.search.exchange import exchange_while_better, kick
 from trimreg.solvers.search.kernels import best_swap
-from trimreg.solvers.search.subset import Subset, SubsetSearch, crossings
+from trimreg.solvers.search.subset import Subset, SubsetSearch
 
 P = 15
 FACTOR = np.ones(P)

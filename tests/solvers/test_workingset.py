@@ -16,6 +16,7 @@ from trimreg.penalties import subgradient_residual
 from trimreg.solvers import Problem
 from trimreg.solvers.gram import minimize_block, newton_on_support
 from trimreg.solvers.mm.kernels import coordinate_descent
+from trimreg.solvers.mm.newton import line_search
 from trimreg.solvers.mm.workingset import GramSolver, WorkingSetSolver
 
 
@@ -363,7 +364,7 @@ def test_a_step_that_overflows_is_not_taken_and_says_nothing():
     theta, eta = np.zeros(2), np.zeros(4)
     gradient = problem.gradient(theta)
     far = -1e200 * gradient
-    search = WorkingSetSolver(problem, 1e-6)._line_search
-    moved, step = search(theta, eta, gradient, np.full(2, 0.1), far, problem.predictor(far))
+    inner = WorkingSetSolver(problem, 1e-6)
+    moved, step = line_search(inner, theta, eta, gradient, np.full(2, 0.1), far, problem.predictor(far))
     assert moved is None
     assert step == 0.0

@@ -26,7 +26,8 @@ import numpy as np
 from ..penalties.base import largest_violation
 from .driver import Step
 from .gram import GramCache
-from .mm.solver import EFFORTS, improve_on_model, normalized_steps, settle
+from .mm.effort import EFFORTS
+from .mm.solver import improve_on_model, normalized_steps, settle
 from .mm.starts import homotopy
 from .mm.workingset import GramSolver, WorkingSetSolver
 from .problem import Problem

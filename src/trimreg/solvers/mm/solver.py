@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,11 +37,13 @@ from ..driver import Step
 from ..gram import GramCache
 from ..problem import Problem, feasible_start
 from ..search.bounded import BoundedSubset
+from ..search.crossings import crossings
 from ..search.exchange import best_first, exchange_while_better, kick
 from ..search.groups import GroupSearch
 from ..search.model import ModelSubset
 from ..search.soft import SoftSearch
-from ..search.subset import Subset, SubsetSearch, crossings, grown, share
+from ..search.subset import Subset, SubsetSearch, grown, share
+from .effort import EFFORTS, Effort
 from .starts import (
     default_start,
     eliminated_start,
@@ -53,34 +55,6 @@ from .starts import (
     supports_are_hard,
 )
 from .workingset import GramSolver, WorkingSetSolver
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How hard to look for a good basin."""
-
-    search: bool  # whether there are a homotopy and exchanges at all
-    homotopy: bool = True
-    splices: tuple[int, ...] = (8, 4, 2)
-    trials: int = 6
-    kicks: int = 4
-    subset_kicks: int = 6
-    rounds: int = 1
-    subset_rounds: int = 1
-    starts: int = 12  # random starts of trimmed least squares, at most, if supports are hard to find
-    work: float = 5e7  # operations that they may take together, counted in one ridge regression each
-    agreed: int = 1  # they end when so many lead to the lowest free set again
-    patience: int = 150  # crossings of best subsets without a lower one, before they end
-    rivals: bool = False  # whether other starts are tried even if supports are not hard to find
-
-
-EFFORTS = {
-    "low": Effort(search=False), "medium": Effort(search=True),
-    "high": Effort(
-        search=True, splices=(32, 16, 8, 4, 2), trials=24, kicks=20, subset_kicks=30, rounds=3,
-        subset_rounds=4, starts=180, work=4e8, agreed=4, patience=400, rivals=True,
-    ),
-}  # fmt: skip
 
 _EPS = float(np.finfo(float).eps)
 _DOUBT = 0.25  # of what a leaving part costs: so much may the model of a loss be off

@@ -11,8 +11,8 @@ Rounding in the Gram matrix therefore cannot pass for convergence: the next roun
 refinement.
 
 The models are minimized by :func:`trimreg.solvers.gram.minimize_block`, for groups by
-:mod:`trimreg.solvers.mm.groups`. If the curvature changes with theta the model is a Newton model, and a line
-search ensures descent: proximal Newton.
+:mod:`trimreg.solvers.mm.groups`. If the curvature changes with theta, the step is one of
+:mod:`trimreg.solvers.mm.newton`: the model is a Newton model, and a line search ensures descent.
 """
 
 from __future__ import annotations
@@ -26,30 +26,15 @@ from ..box import minimize_box
 from ..gram import FixedGram, GramCache, minimize_block
 from ..problem import Problem, feasible
 from .kernels import add_rows, principal, violators
+from .newton import LEAST_RIDGE, Moved, newton_step
 
 _FINEST = 50 * float(np.finfo(float).eps)  # below this a gradient is rounding
-_LEAST_RIDGE, _LARGEST_RIDGE = 1e-10, 1e2  # added to a Newton model, in units of its largest curvature
 _LIKELY = 128  # columns that may be fetched along with others
 _SMALL = 1 << 19  # elements of X: a pass over so few takes no longer than a copy of some columns
-_ROUNDED = 1e-12  # smaller relative changes of an objective cannot be told from rounding
 _FELT = 1e-8  # relative to the slopes of a loss: smaller gradients do not change its value
 _PATIENCE = 10  # rounds without descent before the solver blames rounding and stops
 _FAR, _NEAR = 30.0, 3.0  # times the thresholds: gradients far above them, and not far above them
 _CHEAP = 3000  # divided by the size of a model: rounds that cost little, and may be without progress
-
-
-def minimize_parts(problem, parts, gram, gradient, theta, threshold, tol):
-    """:func:`minimize_block` for these parts of the problem's norm, single coefficients or groups."""
-    norm = problem.penalty.norm
-    if problem.bounds is not None:
-        return minimize_box(gram, gradient, theta, threshold, *(end[parts] for end in problem.bounds), tol)
-    if norm.q is None:
-        positive = problem.positive[parts] if np.ndim(problem.positive) else problem.positive
-        return minimize_block(gram, gradient, theta, threshold, positive, tol)
-    from .groups import minimize_group_block
-
-    starts = np.concatenate([[0], np.cumsum(norm.sizes[parts])])
-    return minimize_group_block(gram, gradient, theta, starts, threshold, norm.q, tol)
 
 
 class Solution(NamedTuple):
@@ -59,14 +44,6 @@ class Solution(NamedTuple):
     gradient: np.ndarray
     loss: float
     converged: bool
-
-
-class Moved(NamedTuple):
-    """The point after a step; the objective is nan where it is not needed."""
-
-    theta: np.ndarray
-    predictor: np.ndarray
-    objective: float
 
 
 class _Watch:
@@ -103,6 +80,20 @@ class InnerSolver:
         other.problem = problem if h is None else problem.freeing(h)
         return other
 
+    def minimize_model(self, parts, gram, gradient, theta, threshold, tol):
+        """:func:`minimize_block` for these parts of the problem's norm, single coefficients or groups."""
+        problem, norm = self.problem, self.problem.penalty.norm
+        if problem.bounds is not None:
+            ends = (end[parts] for end in problem.bounds)
+            return minimize_box(gram, gradient, theta, threshold, *ends, tol)
+        if norm.q is None:
+            positive = problem.positive[parts] if np.ndim(problem.positive) else problem.positive
+            return minimize_block(gram, gradient, theta, threshold, positive, tol)
+        from .groups import minimize_group_block
+
+        starts = np.concatenate([[0], np.cumsum(norm.sizes[parts])])
+        return minimize_group_block(gram, gradient, theta, starts, threshold, norm.q, tol)
+
 
 class WorkingSetSolver(InnerSolver):
     """Solves a sequence of weighted problems that differ in their thresholds only.
@@ -132,7 +123,7 @@ class WorkingSetSolver(InnerSolver):
         self.share = norms**2  # the curvature of a coordinate by its column alone: 1 (on average in a group)
         self.null, self.gradient_at_null = np.zeros(problem.n_features), self.gradient_at_zero
         self.loss_at_null = problem.loss_value(problem.origin())
-        self.gram, self._ridge = None, _LEAST_RIDGE
+        self.gram, self.ridge_of_steps = None, LEAST_RIDGE
         self._last: list = [None]  # the last solution, shared by the solvers for other alphas
         self.given_up: list[str] = []  # why; shared by the solvers of restricted problems
         if problem.loss.constant_curvature:
@@ -349,79 +340,14 @@ class WorkingSetSolver(InnerSolver):
         return Moved(following, apart.problem.predictor(local), objective)
 
     def _improve(self, theta, eta, gradient, threshold, parts, tol):
-        """The step that one Newton model on these parts allows, or None."""
-        problem = self.problem
+        """The step that one model on these parts allows, or None."""
+        if self.gram is None:
+            return newton_step(self, theta, eta, gradient, threshold, parts, tol)
         W = self.norm.coordinates(parts)
-        if self.gram is not None:
-            local, following = theta[W], theta.copy()
-            minimize_parts(problem, parts, self.gram.block(W), gradient[W], local, threshold[parts], tol)
-            following[W] = local
-            return Moved(following, problem.predictor(following), np.nan)
-        hessian, slope = problem.hessian(eta, W, of_step=True), gradient[W]
-        # In this unit the diagonal is of the order of 1. A loss that is flat here up to rounding has no such
-        # unit: then the search begins at a step of many times the length of theta.
-        steepest = float(np.max(np.abs(slope))) / max(1.0, float(np.max(np.abs(theta))))
-        unit = max(float(np.diagonal(hessian).max(initial=0.0)), 1e-8 * steepest) or 1.0
-        hessian /= unit
-        diagonal = np.diagonal(hessian).copy()
-        while True:
-            # A loss need not be curved along every direction of descent (Huber's beyond its bend): without
-            # the ridge its model has no minimum. The ridge grows, as in Levenberg-Marquardt, until a step
-            # descends.
-            hessian.flat[:: len(W) + 1] = diagonal + self._ridge * self.share[W]
-            local, following = theta[W], theta.copy()
-            size = float(np.sqrt(self.share[W]) @ np.abs(local))
-            rounding = _FINEST / 50 * (1.0 + self._ridge) * size
-            aim = max(tol / unit, 4 * rounding)
-            minimize_parts(problem, parts, hessian, slope / unit, local, threshold[parts] / unit, aim)
-            following[W] = local
-            predictor = problem.predictor(following)
-            moved, step = self._line_search(theta, eta, gradient, threshold, following, predictor)
-            if moved is not None:
-                change = 0.1 if step == 1.0 else 1.0 if step > 1e-3 else 10.0
-                self._ridge = float(np.clip(change * self._ridge, _LEAST_RIDGE, _LARGEST_RIDGE))
-                return moved
-            if self._ridge >= _LARGEST_RIDGE:
-                self._ridge = _LEAST_RIDGE
-                return None
-            self._ridge *= 1e3
-
-    @np.errstate(over="ignore", invalid="ignore")  # too long a step gives inf, which is never below the start
-    def _line_search(self, theta, eta, gradient, threshold, following, eta_new):
-        """Backtracking on the weighted objective (Armijo, with the l1 part as in Lee et al. 2014).
-
-        Near the minimum the objective changes by less than its rounding, though slopes still show descent.
-        There the change of the loss is computed as the mean slope of both ends times the step, with an error
-        of third order in the step (as in the approximate Wolfe conditions of Hager and Zhang 2005). It is
-        summed from the changes of the slopes, so that nothing large cancels, and X is not touched.
-        """
-        problem, penalized = self.problem, np.isfinite(threshold) & (threshold > 0)
-        lengths = self.norm.lengths(theta)[penalized]
-        descent = float(gradient @ (following - theta))
-        curved = 0.5 * float(problem.ridge @ (following - theta) ** 2) if problem.ridge.any() else 0.0
-
-        def added(point):
-            return float(threshold[penalized] @ (self.norm.lengths(point)[penalized] - lengths))
-
-        slope = descent + added(following)
-        start, linear = problem.loss_value(eta), float((problem.ridge * theta) @ (following - theta))
-        smooth = start + 0.5 * float(problem.ridge @ theta**2)
-        level, step = smooth + float(threshold[penalized] @ lengths), 1.0
-        for _ in range(50 if slope < 0 else 0):
-            point = theta + step * (following - theta) if step < 1 else following
-            predictor = eta + step * (eta_new - eta)
-            grown, bent = added(point), step**2 * curved
-            change = told = problem.loss_value(predictor) - start + grown + step * linear + bent
-            if abs(change) <= _ROUNDED * abs(level):
-                way = predictor - eta
-                if not way.any():
-                    break
-                ends = [problem.loss.gradient(end, problem.y, problem.d) for end in (eta, predictor)]
-                told = step * descent + grown + bent + 0.5 * float(np.sum((ends[1] - ends[0]) * way))
-            if told <= 1e-4 * step * slope:
-                return Moved(point, predictor, level + change), step
-            step *= 0.5
-        return None, 0.0
+        local, following = theta[W], theta.copy()
+        self.minimize_model(parts, self.gram.block(W), gradient[W], local, threshold[parts], tol)
+        following[W] = local
+        return Moved(following, self.problem.predictor(following), np.nan)
 
 
 class GramSolver(InnerSolver):
@@ -472,8 +398,8 @@ class GramSolver(InnerSolver):
         if self.norm.q is None and self.problem.bounds is None:
             done = self._working_sets(local, slope, threshold[U], goal)
         else:
-            done = minimize_parts(
-                self.problem, self.parts, self._block, slope, local, threshold[self.parts], 0.3 * goal
+            done = self.minimize_model(
+                self.parts, self._block, slope, local, threshold[self.parts], 0.3 * goal
             )
         moved = local - self._theta[U]
         loss = self._loss + 0.5 * float(moved @ (slope + self._gradient[U]))

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..gram import inverse_factor, regularized_cholesky
 from ..mm.kernels import best_swaps
-from ..mm.workingset import GramSolver, minimize_parts
+from ..mm.workingset import GramSolver
 from .exchange import Exchanges, Search
 
 
@@ -156,7 +156,7 @@ class SoftSearch(Search):
         if W.size > a:
             block, cross = np.empty((W.size, W.size)), self.inner.gram.block(W[a:], W)
             block[:a, :a], block[a:], block[:a, a:] = self._block, cross, cross[:, :a].T
-        minimize_parts(self.problem, parts, block, gradient, local, threshold[parts], goal)
+        self.inner.minimize_model(parts, block, gradient, local, threshold[parts], goal)
         theta = self.theta.copy()
         theta[W] = local
         moved = local - self.theta[W]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..designs.convert import to_host
-from ..losses.base import namespace
-from ..solvers.first_order.arrays import to_numpy
-from .validation import check_finite, check_real
+from ...designs.convert import to_host
+from ...losses.base import namespace
+from ...solvers.first_order.arrays import to_numpy
+from ..validation import check_finite, check_real
 
 _SMALLEST = 1e-300  # smaller deviations count as 0: the coefficient of such a column could overflow
 

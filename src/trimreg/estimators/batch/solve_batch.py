@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..designs.convert import to_host
-from ..losses import LOSSES
-from ..losses.base import namespace
-from ..penalties import TrimmedL1, count_from, subgradient_residual
-from ..penalties.simplex import distance_to_optimal_weights, project_rows
-from ..solvers import Step
-from ..solvers.first_order.arrays import GramBatch, SampleBatch, on_host, to_numpy
-from ..solvers.first_order.batch import Terms, run_batch
-from . import validation as check
+from ...designs.convert import to_host
+from ...losses import LOSSES
+from ...losses.base import namespace
+from ...penalties import TrimmedL1, count_from, subgradient_residual
+from ...penalties.simplex import distance_to_optimal_weights, project_rows
+from ...solvers import Step
+from ...solvers.first_order.arrays import GramBatch, SampleBatch, on_host, to_numpy
+from ...solvers.first_order.batch import Terms, run_batch
+from .. import validation as check
+from ..task import Settings, check_data, set_up
 from .batch_input import BatchData, as_batch, moments
-from .task import Settings, check_data, set_up
 
 FORMS = ("auto", "samples", "gram")
 _HOST_BYTES = 8 << 20  # matrices that one step reads: on a CPU they should stay in its cache

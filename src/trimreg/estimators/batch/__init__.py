@@ -1,0 +1,1 @@
+"""Many small problems in one call."""
