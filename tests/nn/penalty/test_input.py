@@ -54,7 +54,7 @@ def net():
         ({"block*": 2}, ValueError, r"'block\*' matches no layer.*'fc1', 'fc2'"),
         ({"n*": 2}, ValueError, r"'n\*' matches no layer"),
         ({"norm": 2}, TypeError, "'norm'.*BatchNorm1d"),
-        ({"": 2}, TypeError, "Net"),
+        ({"": 2}, ValueError, "no groups 'units': its 'norm' depends on the number of hidden units"),
         ({"f*": 2, "*1": 3}, ValueError, r"'fc1' matches 'f\*' and '\*1' with different values"),
         ({}, TypeError, "at least one layer"),
         (3, TypeError, "keep must be a dict"),

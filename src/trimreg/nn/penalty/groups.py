@@ -28,7 +28,9 @@ AUTO = (
     (nn.EmbeddingBag, "rows"),
     (nn.MultiheadAttention, "heads"),
 )
-KINDS = ("auto", "in", "out", "rows", "heads")
+#: The groups of a block of several layers; see :mod:`trimreg.nn.penalty.blocks`.
+OF_BLOCKS = ("heads", "queries", "width", "units")
+KINDS = ("auto", "in", "out", "rows", *OF_BLOCKS)
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,9 @@ def is_known(module: nn.Module) -> bool:
     return hasattr(module, "trimmed_groups") or isinstance(module, tuple(cls for cls, _ in AUTO))
 
 
-def layer_groups(name: str, module: nn.Module, groups: str | Callable = "auto") -> LayerGroups:
+def layer_groups(
+    name: str, module: nn.Module, groups: str | Callable = "auto", parent: nn.Module | None = None
+) -> LayerGroups:
     """The groups of a layer.
 
     Parameters
@@ -215,11 +219,18 @@ def layer_groups(name: str, module: nn.Module, groups: str | Callable = "auto") 
         return checked(LayerGroups(name, module, kind, count, tuple(slabs), tuple(replicas)))
     kind = groups
     if kind == "auto":
-        kind = next((k for cls, k in AUTO if isinstance(module, cls)), None)
-        if kind is None:
-            known = "a linear or convolutional layer, an embedding or attention"
-            what = type(module).__name__
-            raise TypeError(f"layer {name!r} must be {known}, or groups a callable; got a {what}")
+        kind = next((k for cls, k in AUTO if isinstance(module, cls)), "auto")
+    if kind in ("auto", *OF_BLOCKS):
+        from .blocks import block_groups, looked_for
+
+        block = block_groups(name, module, kind, parent)
+        if block is None:
+            what, needs = type(module).__name__, looked_for(kind)
+            if kind == "auto":
+                needs = f"a linear or convolutional layer, an embedding, {needs}"
+                raise TypeError(f"layer {name!r} must be {needs}; or groups a callable; got a {what}")
+            raise TypeError(f"layer {name!r}: {what} has no groups {kind!r}, which need {needs}")
+        return block
     found = _found(name, module, kind)
     if found is None:
         what = f"{type(module).__name__} has no groups {kind!r}"
@@ -231,8 +242,6 @@ def _found(name: str, module: Any, kind: str) -> tuple[int, tuple[Slab, ...]] | 
     """The number of groups and their slabs; None if the module has no groups of this kind."""
     if kind == "rows" and isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
         return module.num_embeddings, (Slab(module, "weight", 0),)
-    if kind == "heads" and isinstance(module, nn.MultiheadAttention):
-        return module.num_heads, _head_slabs(module)
     if kind not in ("in", "out") or not isinstance(module, (nn.Linear, nn.modules.conv._ConvNd)):
         return None
     transposed = getattr(module, "transposed", False)
@@ -244,19 +253,6 @@ def _found(name: str, module: Any, kind: str) -> tuple[int, tuple[Slab, ...]] | 
     if kind == "out" and module.bias is not None:
         slabs.append(Slab(module, "bias", 0, counted=False))
     return module.weight.shape[axis], tuple(slabs)
-
-
-def _head_slabs(module: Any) -> tuple[Slab, ...]:
-    width, block = module.embed_dim, module.head_dim
-    if module.in_proj_weight is not None:
-        slabs = [Slab(module, "in_proj_weight", 0, part * width, block) for part in range(3)]
-    else:
-        slabs = [Slab(module, f"{part}_proj_weight", 0, 0, block) for part in "qkv"]
-    slabs.append(Slab(module.out_proj, "weight", 1, 0, block))
-    if module.in_proj_bias is not None:
-        slabs += [Slab(module, "in_proj_bias", 0, part * width, block, counted=False) for part in range(3)]
-    extra = [name for name in ("bias_k", "bias_v") if getattr(module, name) is not None]
-    return (*slabs, *(Slab(module, name, 2, 0, block, counted=False) for name in extra))
 
 
 def checked(groups: LayerGroups) -> LayerGroups:

@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
+from .blocks import block_of
 from .groups import LayerGroups, is_known, layer_groups
 
 WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
@@ -68,21 +69,37 @@ def resolve_layers(
     if not isinstance(keep, Mapping) or not keep:
         raise TypeError(f"keep must be a dict such as {{'fc1': 392}}, with at least one layer; got {keep!r}")
     layers = named_layers(model)
-    asked = matched(keep, layers, "keep", globs_take=lambda m: is_known(m) or callable(groups))
     kinds = matched(groups, layers, "groups") if isinstance(groups, Mapping) else {}
+
+    def kind_of(name):
+        return kinds.get(name, "auto") if isinstance(groups, Mapping) else groups
+
+    def is_block(name):
+        kind = kind_of(name)
+        return isinstance(kind, str) and block_of(layers[name], kind, above(name, layers)) is not None
+
+    asked = matched(keep, layers, "keep", (lambda name: is_known(layers[name]) or callable(groups), is_block))
     found = {}
     for name, module in layers.items():
         if name in asked:
-            kind = kinds.get(name, "auto") if isinstance(groups, Mapping) else groups
-            found[name] = (layer_groups(name, module, kind), asked[name])
+            made = layer_groups(name, module, kind_of(name), above(name, layers))
+            found[name] = (made, asked[name])
     check_parameters(model, [layer for layer, _ in found.values()])
     return found
 
 
+def above(name: str, layers: dict[str, nn.Module]) -> nn.Module | None:
+    """The module that contains a layer; None for the whole model."""
+    return layers[name.rpartition(".")[0]] if name else None
+
+
 def matched(
-    keys: Mapping, layers: dict[str, nn.Module], what: str, globs_take: Callable | None = None
+    keys: Mapping, layers: dict[str, nn.Module], what: str, globs_take: Sequence[Callable] = ()
 ) -> dict[str, Any]:
-    """The values of a dict over names, globs and modules, by the names of the layers."""
+    """The values of a dict over names, globs and modules, by the names of the layers.
+
+    A glob stands for the layers that the first of ``globs_take`` accepts, or if there are none, the next.
+    """
     names = {id(module): name for name, module in reversed(layers.items())}
     exact: dict[str, Any] = {}
     by_glob: dict[str, tuple[str, Any]] = {}
@@ -96,7 +113,7 @@ def matched(
         elif key in layers:
             name = key
         else:
-            _match_glob(key, value, layers, what, globs_take or (lambda module: True), by_glob)
+            _match_glob(key, value, layers, what, globs_take or (lambda name: True,), by_glob)
             continue
         if name in exact:
             raise ValueError(f"{what} names the layer {name!r} twice")
@@ -108,8 +125,9 @@ def _match_glob(key, value, layers, what, takes, by_glob):
     if not any(mark in key for mark in "*?["):
         raise ValueError(f"{what} names {key!r}, which is not a layer of the model; {_nearest(key, layers)}")
     # The output projection of attention belongs to its heads; it is not a layer of its own.
-    able = [n for n, m in layers.items() if takes(m) and not isinstance(m, NonDynamicallyQuantizableLinear)]
-    hits = [name for name in able if name and name_matches(name, key)]
+    own = [n for n, m in layers.items() if n and not isinstance(m, NonDynamicallyQuantizableLinear)]
+    named = [name for name in own if name_matches(name, key)]
+    hits: list[str] = next(filter(None, ([name for name in named if take(name)] for take in takes)), [])
     if not hits:
         raise ValueError(f"{what}: {key!r} matches no layer with groups; {_nearest(key, layers)}")
     for name in hits:
@@ -193,7 +211,7 @@ def strengths(alpha: Any, layers: dict[str, LayerGroups], model: nn.Module) -> d
     if isinstance(alpha, Mapping):
         named = named_layers(model)
         given = matched(
-            alpha, named, "alpha", globs_take=lambda m: any(m is x.module for x in layers.values())
+            alpha, named, "alpha", [lambda name: any(named[name] is x.module for x in layers.values())]
         )
         missing, strange = [n for n in layers if n not in given], [n for n in given if n not in layers]
         if missing or strange:

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from . import updates
+from .groups import OF_BLOCKS
 from .hook import Handle, attach
 from .packs import Pack, divide
 from .resolve import checked_size, resolve_layers, strengths
@@ -141,7 +142,7 @@ class TrimmedGroupL1(nn.Module):
         self.rank_by = rank_by
         self.layers = {name: scored(layer, rank_by) for name, (layer, _) in found.items()}
         self.keep = {
-            name: checked_size(name, layer.count, layer.replicas, size)
+            name: checked_size(name, layer.count, () if layer.kind in OF_BLOCKS else layer.replicas, size)
             for name, (layer, size) in found.items()
         }
         self.alpha = strengths(alpha, self.layers, model)
