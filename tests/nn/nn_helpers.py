@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trimreg.nn import TrimmedGroupL1, export
-from trimreg.nn.exporting.tracing import relative_difference
+from trimreg.nn.structure.tracing import relative_difference
 
 
 class Net(nn.Module):

@@ -11,9 +11,9 @@ except ImportError as missing:
 
 _WHERE = {
     "TrimmedGroupL1": ".penalty.trimmed_group_l1",
-    "LayerGroups": ".penalty.groups",
-    "Slab": ".penalty.groups",
-    "layer_groups": ".penalty.groups",
+    "LayerGroups": ".groups.layer_groups",
+    "Slab": ".groups.layer_groups",
+    "layer_groups": ".groups.layer_groups",
     "Ramp": ".penalty.schedules",
     "Constant": ".penalty.schedules",
     "BayesLinear": ".layers.bayes",

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from .groups.resolve import unwrapped
 from .penalty.hook import Handle, unwrapped_optimizer
-from .penalty.resolve import unwrapped
 from .penalty.schedules import Ramp
 from .penalty.trimmed_group_l1 import TrimmedGroupL1
 

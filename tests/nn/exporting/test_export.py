@@ -8,10 +8,10 @@ from torch.nn import functional as F
 from torch.nn.utils import prune
 
 from trimreg.nn.exporting.export import export
-from trimreg.nn.exporting.slim import Gather, MappedEmbedding, Plane, SlimAttention
+from trimreg.nn.groups.layer_groups import LayerGroups, Slab
 from trimreg.nn.layers.bayes import bayesianize
 from trimreg.nn.layers.gates import L0Conv2d, L0Linear
-from trimreg.nn.penalty.groups import LayerGroups, Slab
+from trimreg.nn.layers.slim import Gather, MappedEmbedding, Plane, SlimAttention
 from trimreg.nn.penalty.trimmed_group_l1 import TrimmedGroupL1
 
 

@@ -17,8 +17,8 @@ from trimreg.nn.exporting import files as serialize
 from trimreg.nn.exporting.architecture import describe, rebuild
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.files import load, save, to_onnx
-from trimreg.nn.exporting.tracing import tensors_in
 from trimreg.nn.penalty.trimmed_group_l1 import TrimmedGroupL1
+from trimreg.nn.structure.tracing import tensors_in
 
 
 class LeNet5(nn.Module):

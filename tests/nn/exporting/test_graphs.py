@@ -7,9 +7,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from trimreg.nn.exporting.export import export
-from trimreg.nn.exporting.spaces import ExportError
-from trimreg.nn.penalty.groups import LayerGroups, Slab
+from trimreg.nn.groups.layer_groups import LayerGroups, Slab
 from trimreg.nn.penalty.trimmed_group_l1 import TrimmedGroupL1
+from trimreg.nn.structure.spaces import ExportError
 
 
 def cut_rows(module, rows):

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from trimreg.nn.exporting.cost import Report, latency, macs
 from trimreg.nn.exporting.export import export
-from trimreg.nn.exporting.tracing import relative_difference, trace
+from trimreg.nn.exporting.report import Report
 from trimreg.nn.penalty.trimmed_group_l1 import TrimmedGroupL1
+from trimreg.nn.structure.cost import latency, macs
+from trimreg.nn.structure.tracing import relative_difference, trace
 from trimreg_reproduction.networks.training import ensemble
 
 

@@ -7,12 +7,12 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from trimreg.nn.exporting import files as serialize
-from trimreg.nn.exporting.cost import parameters
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.files import load
-from trimreg.nn.exporting.spaces import ExportError
 from trimreg.nn.layers.bayes import BayesLinear
 from trimreg.nn.penalty.trimmed_group_l1 import TrimmedGroupL1
+from trimreg.nn.structure.cost import parameters
+from trimreg.nn.structure.spaces import ExportError
 
 
 def comes_back(small, x, folder):

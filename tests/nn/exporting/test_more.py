@@ -11,10 +11,10 @@ from torch.nn import functional as F
 
 from trimreg.nn.exporting.export import export
 from trimreg.nn.exporting.files import load
-from trimreg.nn.exporting.slim import SlimAttention
-from trimreg.nn.exporting.spaces import ExportError
-from trimreg.nn.exporting.tracing import TracingFailed
+from trimreg.nn.layers.slim import SlimAttention
 from trimreg.nn.penalty.trimmed_group_l1 import TrimmedGroupL1
+from trimreg.nn.structure.spaces import ExportError
+from trimreg.nn.structure.tracing import TracingFailed
 
 
 def exported(model, keep, x, groups="auto", **options):

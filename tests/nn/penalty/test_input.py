@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from trimreg.nn import Ramp, TrimmedGroupL1
-from trimreg.nn.penalty.groups import LayerGroups, Slab
+from trimreg.nn.groups.layer_groups import LayerGroups, Slab
 
 
 class Net(nn.Module):

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from trimreg.nn import Ramp, TrimmedGroupL1, bayesianize
-from trimreg.nn.penalty.groups import Slab
+from trimreg.nn.groups.layer_groups import Slab
 
 KEEP = {"0": 3, "2": 8}
 

@@ -11,8 +11,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trimreg.nn import Ramp, TrimmedGroupL1
+from trimreg.nn.groups.layer_groups import LayerGroups, Slab
 from trimreg.nn.penalty import packs, rules
-from trimreg.nn.penalty.groups import LayerGroups, Slab
 from trimreg.nn.penalty.packs import divide
 from trimreg.penalties import project_capped_simplex, simplex
 

@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from trimreg.nn.groups.layer_groups import layer_groups
 from trimreg.nn.layers.bayes import BayesConv2d, BayesLinear, kl_divergence, kl_loss
 from trimreg.nn.layers.gates import L0Conv2d, L0Linear, l0_loss
-from trimreg.nn.penalty.groups import layer_groups
 from trimreg_reproduction.networks.training.ensemble import (
     EnsembleConv2d,
     EnsembleLinear,

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from . import slim
-from .catalog import FUNCTIONS, METHODS, MODULES, NAME_OF_FUNCTION
+from ..layers import slim
+from ..structure.catalog import FUNCTIONS, METHODS, MODULES, NAME_OF_FUNCTION
 
 VERSION = 1
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from .catalog import BATCH_NORMS, CONVOLUTIONS, LINEAR, MIXING_MODULES
-from .masking import Asked, moved
+from ..structure.catalog import BATCH_NORMS, CONVOLUTIONS, LINEAR, MIXING_MODULES
+from ..structure.spaces import ExportError
+from ..structure.tracing import TOLERANCE, first_line, moved, relative_difference, tensors_in
+from .masking import Asked
 from .shrink import Kept
-from .spaces import ExportError
-from .tracing import TOLERANCE, first_line, relative_difference, tensors_in
 
 _WEIGHTED = (*LINEAR, *CONVOLUTIONS)
 #: Layers that keep channels for a known reason; an embedding is the other term of a sum.

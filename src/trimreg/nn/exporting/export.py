@@ -16,14 +16,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..penalty.resolve import unwrapped
-from .cost import LayerSize, Report, index_entries, latency, macs, parameters
+from ..groups.resolve import unwrapped
+from ..structure.cost import index_entries, latency, macs, parameters
+from ..structure.flow import Flow
+from ..structure.spaces import ExportError
+from ..structure.tracing import (
+    TracingFailed,
+    checked_difference,
+    faithful_trace,
+    moved,
+    refuse_chance,
+    tensors_in,
+)
 from .files import save, to_onnx
-from .flow import Flow
-from .masking import Asked, masked_copy, moved, refuse_unsupported
+from .masking import Asked, masked_copy, refuse_unsupported
+from .report import LayerSize, Report
 from .shrink import Kept, shrink
-from .spaces import ExportError
-from .tracing import TracingFailed, checked_difference, faithful_trace, refuse_chance, tensors_in
 
 _HALF = {torch.float16, torch.bfloat16}
 _METHODS = ("auto", "trace", "dependency")
@@ -71,7 +79,7 @@ def export(
     - **Convolution by output channel**: the filter is removed, and with it the input channel of the next
       layer. If :math:`act(0) \ne 0`, the constant moves into the next bias; if the next layer is a
       zero-padded convolution, where it adds less at the border, into a plane
-      (:class:`trimreg.nn.exporting.slim.Plane`).
+      (:class:`trimreg.nn.layers.slim.Plane`).
     - **Batch norm** behind a removed channel turns the zero into :math:`\beta - \mu\gamma/\sigma`. That is a
       constant too and is folded forward in the same way. The shift of the norm itself is set to zero only if
       the groups include it as a slab.

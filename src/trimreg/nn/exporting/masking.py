@@ -6,10 +6,9 @@ import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from ..penalty.groups import LayerGroups, Slab, is_known, layer_groups
+from ..groups.layer_groups import LayerGroups, Slab, is_known, layer_groups
 
 
 @dataclass(frozen=True)
@@ -81,15 +80,3 @@ def _make_plain(model: nn.Module) -> None:
             if module not in made:
                 made[module] = module.plain().eval()
             setattr(model.get_submodule(parent), leaf, made[module])
-
-
-def moved(inputs: tuple, device: Any = None, dtype: torch.dtype | None = None) -> tuple:
-    """Copies of the tensors of an example on a device; floating-point ones in ``dtype`` if given.
-
-    A network may write into its input, so every run gets its own tensors.
-    """
-
-    def move(x):
-        return x.detach().to(device=device, dtype=dtype if x.is_floating_point() else None, copy=True)
-
-    return tuple(move(x) if isinstance(x, Tensor) else x for x in inputs)

@@ -1,4 +1,4 @@
-"""Making a traced network smaller, with the results of :mod:`trimreg.nn.exporting.flow`.
+"""Making a traced network smaller, with the results of :mod:`trimreg.nn.structure.flow`.
 
 Layers keep the rows of the channels that stay and the columns that they read. Constants that are no longer
 computed move into the bias of the layer that reads them. If a layer reads only some of the entries of its
@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, fx, nn
 
 from ..layers.common import layer_like
-from .catalog import CONVOLUTIONS
-from .flow import Flow
-from .slim import Gather, MappedEmbedding, Plane, SlimAttention
-from .spaces import Channels, Mix, zero_padded
-from .tracing import remove_dead_steps
+from ..layers.slim import Gather, MappedEmbedding, Plane, SlimAttention
+from ..structure.catalog import CONVOLUTIONS
+from ..structure.flow import Flow
+from ..structure.spaces import Channels, Mix, zero_padded
+from ..structure.tracing import remove_dead_steps
 
 #: A convolution gathers its input only if that removes at least a quarter, since gathering copies the tensor.
 GATHER_BELOW = 0.75

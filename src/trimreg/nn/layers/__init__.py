@@ -1,1 +1,1 @@
-"""Bayesian layers and L0 gates."""
+"""Bayesian layers, L0 gates, and the layers of exported networks."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..penalty.resolve import name_matches
+from ..groups.resolve import name_matches
 from .common import bounded, plain_layer
 
 #: Coefficients of alpha, alpha^2 and alpha^3 in the approximate negative KL divergence (Kingma 2015).

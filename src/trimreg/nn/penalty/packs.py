@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .groups import LayerGroups
+from ..groups.layer_groups import LayerGroups
 
 #: A table may be padded freely up to this many entries, and beyond that up to this multiple of its groups.
 FREE_PADDING, TIMES_PADDED = 16_384, 1.5
@@ -118,8 +118,8 @@ class Pack(nn.Module):
     def sum_squares_(self, layer: LayerGroups, out: Tensor) -> bool:
         r"""Write :math:`r_g = (\sum_{i \in g} \theta_i^2)^{1/2}` to ``out``, with the squares in kept memory.
 
-        :func:`trimreg.nn.penalty.groups.norm` would allocate new memory for the squares at every step, and
-        the page faults can cost as much as the norms themselves. The result is the same to the last bit.
+        :func:`trimreg.nn.groups.layer_groups.norm` would allocate new memory for the squares at every step,
+        and the page faults can cost as much as the norms themselves. The result is the same to the last bit.
         Returns False, and does nothing, in all cases where the norms need no such memory.
         """
         if type(layer) is not LayerGroups or len(layer.counted) > 1:

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .groups import LayerGroups
+from ..groups.layer_groups import LayerGroups
 
 RANKINGS = ("norm", "taylor", "activity")
 MEMORY = 0.99

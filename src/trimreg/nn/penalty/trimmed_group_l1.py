@@ -26,11 +26,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..groups.layer_groups import OF_BLOCKS
+from ..groups.resolve import checked_size, resolve_layers, strengths
 from . import updates
-from .groups import OF_BLOCKS
 from .hook import Handle, attach
 from .packs import Pack, divide
-from .resolve import checked_size, resolve_layers, strengths
 from .rules import kept_largest
 from .scores import RANKINGS, ScoredGroups, scored
 

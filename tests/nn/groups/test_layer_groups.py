@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trimreg.nn.penalty.groups import LayerGroups, Slab, is_known, layer_groups
+from trimreg.nn.groups.layer_groups import LayerGroups, Slab, is_known, layer_groups
 
 
 def members(layer):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trimreg.nn.exporting.slim import Plane, SlimAttention
+from trimreg.nn.layers.slim import Plane, SlimAttention
 
 
 @pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, 1, 1), (2, (2, 0), 1), (1, "same", 2)])

@@ -6,8 +6,8 @@ from nn_helpers import Net
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from trimreg.nn.exporting.cost import macs
 from trimreg.nn.exporting.export import export
+from trimreg.nn.structure.cost import macs
 
 # -- layers -------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -13,9 +12,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from .masking import moved
-from .slim import SlimAttention
-from .tracing import tensors_in
+from ..layers.slim import SlimAttention
+from .tracing import moved, tensors_in
 
 
 def parameters(model: nn.Module) -> int:
@@ -133,63 +131,3 @@ def latency(models: list[nn.Module], inputs: tuple, repeats: int = 30) -> list[f
                 if turn >= 0:
                     seconds.append(time.perf_counter() - start)
     return [statistics.median(seconds) for seconds in times]
-
-
-@dataclass(frozen=True)
-class LayerSize:
-    """The size of a layer: its groups before, the groups to keep, and the groups in the exported layer."""
-
-    name: str
-    kind: str
-    groups: int
-    kept: int
-    physical: int
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Report:
-    """The sizes and costs of a network before and after its export.
-
-    ``kept`` is the requested size, and the one to quote: every group that training kept counts, whether or
-    not the rest of the network uses it. ``physical`` is the size of the exported layer. It is smaller than
-    ``kept`` if a kept group cannot influence the output (a channel whose flattened entries were all removed)
-    or is constant (an input from a removed channel). It is larger if a group must stay because of another
-    layer (a residual sum, the output). Parameters, multiply-accumulates and times are those of the exported
-    network.
-    """
-
-    layers: tuple[LayerSize, ...]
-    parameters: tuple[int, int]
-    macs: tuple[int, int]
-    latency: tuple[float, float] | None
-    indices: int
-    difference: float
-
-    @property
-    def size(self) -> str:
-        """The requested sizes as in the tables of papers: ``"392-150-50"``."""
-        return "-".join(str(layer.kept) for layer in self.layers)
-
-    def to_dict(self) -> dict:
-        """The report as plain values, for JSON."""
-        return asdict(self) | {"size": self.size}
-
-    def __str__(self) -> str:
-        rows = [("layer", "groups", "kept", "physical", "")]
-        for layer in self.layers:
-            groups = f"{layer.groups} {layer.kind}"
-            rows.append((layer.name, groups, str(layer.kept), str(layer.physical), layer.note))
-        rows.append(("", "before", "after", "ratio", ""))
-        for name, (before, after) in (("parameters", self.parameters), ("MACs per sample", self.macs)):
-            rows.append((name, f"{before:,}", f"{after:,}", f"{before / max(after, 1):.1f}", ""))
-        if self.latency is not None:
-            old, new = (1e3 * seconds for seconds in self.latency)
-            rows.append(("latency, ms", f"{old:.3f}", f"{new:.3f}", f"{old / new:.1f}", ""))
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        lines = []
-        for name, *numbers, note in rows:
-            cells = [number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True)]
-            lines.append("  ".join([name.ljust(widths[0]), *cells, note]).rstrip())
-        lines.append(f"{self.indices:,} index entries; outputs differ by {self.difference:.1e} relative")
-        return "\n".join(lines)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, fx, nn
 
 from .catalog import SLIM_MODULES, in_place, role_of_call, role_of_module
-from .masking import moved
 from .spaces import ExportError
 
 TOLERANCE = 1e-5
@@ -265,3 +264,15 @@ def _where(masked: nn.Module, small: nn.Module, inputs: tuple) -> str:
             if gap > TOLERANCE:
                 return f", first at step {name!r} (by {gap:.1e})"
     return ", at the output"
+
+
+def moved(inputs: tuple, device: Any = None, dtype: torch.dtype | None = None) -> tuple:
+    """Copies of the tensors of an example on a device; floating-point ones in ``dtype`` if given.
+
+    A network may write into its input, so every run gets its own tensors.
+    """
+
+    def move(x):
+        return x.detach().to(device=device, dtype=dtype if x.is_floating_point() else None, copy=True)
+
+    return tuple(move(x) if isinstance(x, Tensor) else x for x in inputs)

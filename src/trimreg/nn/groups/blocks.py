@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from .groups import LayerGroups, Slab
+from .layer_groups import LayerGroups, Slab
 
 #: Names of the layers that compute queries, keys and values, and of the layer that reads the heads.
 ATTENTIONS = (

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from .blocks import block_of
-from .groups import LayerGroups, is_known, layer_groups
+from .layer_groups import LayerGroups, is_known, layer_groups
 
 WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 

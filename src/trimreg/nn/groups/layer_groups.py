@@ -28,7 +28,7 @@ AUTO = (
     (nn.EmbeddingBag, "rows"),
     (nn.MultiheadAttention, "heads"),
 )
-#: The groups of a block of several layers; see :mod:`trimreg.nn.penalty.blocks`.
+#: The groups of a block of several layers; see :mod:`trimreg.nn.groups.blocks`.
 OF_BLOCKS = ("heads", "queries", "width", "units")
 KINDS = ("auto", "in", "out", "rows", *OF_BLOCKS)
 
