@@ -7,7 +7,7 @@ INSTALL = $(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE
 SHUFFLE = $(if $(SEED),--shuffle $(SEED))
 
-.PHONY: demo test style lint format bench mutants fuzz soak pins test-lowest test-newest clean
+.PHONY: demo test style lint format bench mutants fuzz soak package pins test-lowest test-newest clean
 
 $(VENV)/demo-ready: pyproject.toml requirements/install.py requirements/demo.txt
 	$(INSTALL) demo
@@ -20,6 +20,10 @@ $(VENV)/ready: $(VENV)/demo-ready requirements/test.txt requirements/torch.txt
 
 $(VENV)/bench-ready: $(VENV)/ready requirements/bench.txt
 	$(INSTALL) bench
+	touch $@
+
+$(VENV)/package-ready: $(VENV)/demo-ready requirements/package.txt
+	$(INSTALL) package
 	touch $@
 
 demo: $(VENV)/demo-ready  ## fit a real data set, print the table, draw the pictures
@@ -62,8 +66,11 @@ test-lowest test-newest: test-%:  ## the tests with the lowest and the newest ve
 	.venv-$*/bin/python -m pytest -n auto --dist worksteal -q $(SHUFFLE) \
 	  -W ignore::DeprecationWarning -W ignore::FutureWarning
 
+package: $(VENV)/package-ready  ## wheel and sdist in dist/, built twice, checked, tried in a bare environment
+	$(BIN)/python requirements/package.py dist
+
 pins: $(VENV)/demo-ready  ## the lists of pinned packages; UPGRADE=1 takes the newest versions
 	$(BIN)/python requirements/pin.py $(BIN)/uv $(UPGRADE)
 
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-newest demo-output
+	rm -rf $(VENV) .venv-lowest .venv-newest demo-output dist

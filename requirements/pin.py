@@ -1,6 +1,6 @@
 """Write the lists of pinned packages: ``make pins``; ``UPGRADE=1`` takes the newest versions.
 
-Each list has what the ones before it lack, with the hashes of all files of a version: any platform, any
+Each list has what the one below it lacks, with the hashes of all files of a version: any platform, any
 Python that we support. What exists only for CUDA is left out, and so is torch: install.py installs it alone.
 """
 
@@ -12,8 +12,13 @@ from pathlib import Path
 from install import BY_ITSELF
 
 HERE = Path(__file__).resolve().parent
-#: A list, and what it is made of: extras of `pyproject.toml`, or packages.
-LISTS = {"demo": ["plot"], "test": ["test", "lint"], "bench": ["bench"]}
+#: A list, the one that it builds on, and the extras of `pyproject.toml` that it adds.
+LISTS = {
+    "demo": (None, ["plot"]),
+    "test": ("demo", ["test", "lint"]),
+    "bench": ("test", ["bench"]),
+    "package": ("demo", ["package"]),
+}
 HEAD = "# Written by: make pins\n"
 
 
@@ -37,16 +42,18 @@ def main(uv: str, upgrade: str = "") -> None:
     known.write_text(torch if upgrade else old)
     try:
         (HERE / "uv.txt").write_text(HEAD + "".join(compiled(uv, "uv\n").values()))
-        seen, extras = set(), []
-        for name, new in LISTS.items():
-            extras += new
-            source = f"trimreg[{','.join(extras)}] @ {HERE.parent.as_uri()}\nhatchling\n"
+        packages, extras = {None: set()}, {None: []}
+        for name, (below, new) in LISTS.items():
+            extras[name] = extras[below] + new
+            source = f"trimreg[{','.join(extras[name])}] @ {HERE.parent.as_uri()}\nhatchling\n"
             blocks = {key: block for key, block in compiled(uv, source).items() if key != "trimreg"}
             rest = [
-                block for key, block in blocks.items() if key not in seen and not re.match(BY_ITSELF, block)
+                block
+                for key, block in blocks.items()
+                if key not in packages[below] and not re.match(BY_ITSELF, block)
             ]
             (HERE / f"{name}.txt").write_text(HEAD + "".join(rest))
-            seen |= set(blocks)
+            packages[name] = packages[below] | set(blocks)
     finally:
         known.unlink()
 
