@@ -43,8 +43,8 @@ def main(uv: str, upgrade: str = "") -> None:
     try:
         (HERE / "uv.txt").write_text(HEAD + "".join(compiled(uv, "uv\n").values()))
         packages, extras = {None: set()}, {None: []}
-        for name, (below, new) in LISTS.items():
-            extras[name] = extras[below] + new
+        for name, (below, more) in LISTS.items():
+            extras[name] = extras[below] + more
             source = f"trimreg[{','.join(extras[name])}] @ {HERE.parent.as_uri()}\nhatchling\n"
             blocks = {key: block for key, block in compiled(uv, source).items() if key != "trimreg"}
             rest = [

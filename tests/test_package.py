@@ -119,5 +119,5 @@ def test_notes_of_a_release(monkeypatch, tmp_path):
     (tmp_path / "CHANGELOG.md").write_text("# Log\n\n## 0.2.0 - 2026\n\n- New.\n\n## 0.1.0\n\n- Old.\n")
     assert release.notes("0.2.0") == "- New.\n"
     assert release.notes("0.1.0") == "- Old.\n"
-    with pytest.raises(SystemExit, match="0.3"):
+    with pytest.raises(SystemExit, match=r"0\.3"):
         release.notes("0.3")
