@@ -300,10 +300,11 @@ def test_ties(ties, refused):
 @pytest.mark.parametrize(
     ("y", "match"),
     [
-        (np.ones((N, 3)), "y must have the two columns time and event, .* got shape"),
-        (-np.abs(Y) - 1, "y must have at least one event"),
+        (np.ones((N, 5)), "y must have the columns time and event, .* got shape"),
+        (np.ones((N, 3)), "y must have start < time; got start 1 and time 1 of sample 0"),
+        (-np.abs(Y) - 1, "y must have (at least one event|two samples)"),
         (np.append(np.nan, Y[1:]), "y contains NaN at row 0"),
-        (TIMES * [1, 0], "y must have at least one event"),
+        (TIMES * [1, 0], "y must have (at least one event|two samples)"),
         (TIMES * [-1, 1], "y must have times >= 0; got -1"),
         (TIMES * [1, 2], "y must have events 0 or 1; got 2"),
         (TIMES[:, ::-1], "y must have events 0 or 1; got"),

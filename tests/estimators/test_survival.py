@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from trimreg import TrimmedCoxRegressor
-from trimreg.estimators.survival import concordance_index, times_and_events
+from trimreg import TrimmedCoxRegressor, concordance
+from trimreg.estimators.survival import times_and_events
 
 
 def by_pairs(risk, time, event, weight):
@@ -32,7 +32,7 @@ def test_concordance_is_a_count_of_pairs(n, levels, weighted):
         time[0], event[0], time[-1] = 0.0, True, levels + 1.0  # so that there is a pair
         weight = rng.integers(0, 3, n) + 0.5 if weighted else None
         expected = by_pairs(risk, time, event, np.ones(n) if weight is None else weight)
-        assert concordance_index(risk, time, event, weight) == pytest.approx(expected, abs=1e-12)
+        assert concordance(np.column_stack([time, event]), risk, weight) == pytest.approx(expected, abs=1e-12)
 
 
 def test_concordance_of_lifelines_is_the_same():
@@ -41,14 +41,14 @@ def test_concordance_of_lifelines_is_the_same():
     risk, time = rng.standard_normal(200).round(1), rng.exponential(size=200).round(1)
     event = rng.random(200) < 0.7
     expected = utils.concordance_index(time, -risk, event)
-    assert concordance_index(risk, time, event) == pytest.approx(expected, abs=1e-12)
+    assert concordance(np.column_stack([time, event]), risk) == pytest.approx(expected, abs=1e-12)
 
 
 def test_concordance_of_many_samples_is_fast():
     rng = np.random.default_rng(0)
     risk, time, event = rng.standard_normal(50_000), rng.exponential(size=50_000), rng.random(50_000) < 0.5
     start = clock.process_time()
-    assert abs(concordance_index(risk, time, event) - 0.5) < 0.01
+    assert abs(concordance(np.column_stack([time, event]), risk) - 0.5) < 0.01
     assert clock.process_time() - start < 5.0
 
 
@@ -58,7 +58,7 @@ def test_concordance_of_many_samples_is_fast():
 )
 def test_without_pairs_there_is_no_concordance(time, event):
     with pytest.raises(ValueError, match="y must have two samples with a known order"):
-        concordance_index(np.zeros(len(time)), np.array(time), np.array(event))
+        concordance(np.column_stack([time, event]), np.zeros(len(time)))
 
 
 def test_forms_of_the_target(make):
@@ -90,7 +90,8 @@ def test_forms_of_the_target(make):
         [("a", bool), ("b", bool)],
         [("a", float), ("b", float)],
         [("a", bool), ("b", "U3")],
-        [("a", bool), ("b", float), ("c", float)],
+        [("a", bool), ("b", float), ("c", float), ("d", float)],
+        [("a", bool), ("b", bool), ("c", float)],
     ],
 )
 def test_other_structured_arrays_are_refused(fields):

@@ -10,12 +10,18 @@ from trimreg.losses.offset import Shifted
 
 N = 14
 
+
+class CoxInStrata(Cox):
+    """Cox's loss of targets with late starts and strata."""
+
+
 #: Every loss by name, and the variants whose formulas differ.
 LOSSES_AND_VARIANTS = {
     **{name: get_loss(name) for name in LOSSES},
     "huber, given scale": Huber(scale=0.7),
     "multinomial, a class without samples": Multinomial(n_classes=4),
     "cox, breslow": Cox(ties="breslow"),
+    "cox, late starts and strata": CoxInStrata(),
     **{f"{loss.name}, offsets": Shifted(loss) for loss in (Logistic(), Poisson(), Gamma(), Cox())},
 }
 
@@ -59,6 +65,10 @@ def target(loss, rng, n=N):
     """A target that the loss takes, with ties."""
     if isinstance(loss, Shifted):
         return np.column_stack([target(loss.base, rng, n), rng.standard_normal(n)])
+    if isinstance(loss, CoxInStrata):
+        start = rng.integers(0, 3, n)
+        columns = start, start + rng.integers(1, 5, n), rng.random(n) < 0.7, rng.integers(0, 2, n)
+        return np.column_stack(columns).astype(float)
     if loss.name == "cox":
         return np.column_stack([rng.integers(0, 6, n), rng.random(n) < 0.7]).astype(float)
     if loss.name == "multinomial":

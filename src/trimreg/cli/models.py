@@ -76,9 +76,9 @@ def scores(
     curve for classes; Harrell's concordance for survival times.
     """
     if loss == "cox":
-        from ..estimators.survival import concordance_index
+        from ..estimators import concordance
 
-        return {"concordance": concordance_index(eta, y[:, 0], y[:, 1] > 0, weights)}
+        return {"concordance": concordance(y, eta, weights)}
     from sklearn import metrics
 
     from ..estimators.io import probabilities

@@ -18,6 +18,7 @@ _WHERE = {
     "TrimmedCoxRegressor": ".models.cox",
     "MEstimator": ".models.mestimator",
     "solve": ".functional",
+    "concordance": ".survival",
     "minimize": ".function.minimize",
     "steps": ".functional",
     "solve_batch": ".batch.solve_batch",

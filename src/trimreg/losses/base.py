@@ -62,6 +62,10 @@ class Loss:
     def check_target(self, y: np.ndarray) -> None:
         """Raise a ``ValueError`` that names y if it has values that the loss cannot take."""
 
+    def classes(self, y: np.ndarray) -> np.ndarray | None:
+        """Labels that folds of the samples should have equal shares of; None if there are none."""
+        return None
+
     def bound(self, y: np.ndarray, d: np.ndarray) -> Loss:
         """A copy with the quantities that depend on the target; the loss itself if there are none.
 

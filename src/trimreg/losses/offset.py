@@ -53,6 +53,9 @@ class Shifted(Loss):
         require_finite(y, n_dimensions=2)
         self.base.check_target(self._parts(y)[0])
 
+    def classes(self, y: np.ndarray) -> np.ndarray | None:
+        return self.base.classes(self._parts(y)[0])
+
     def bound(self, y: np.ndarray, d: np.ndarray) -> Loss:
         target, offset = self._parts(y)
         other = copy.copy(self)
@@ -120,7 +123,7 @@ class Shifted(Loss):
         target, offset = self._parts(y)
         return self.base.deviance(eta + offset, target, d, n)
 
-    def baseline(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def baseline(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> Any:
         """:meth:`Cox.baseline` of predictor 0 and offset 0."""
         target, offset = self._parts(y)
         return self.base.baseline(eta + offset, target, d)  # type: ignore[attr-defined]
