@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from ..layers import slim
-from ..structure.catalog import FUNCTIONS, METHODS, MODULES, NAME_OF_FUNCTION
+from ..structure.catalog import FUNCTIONS, METHODS, MODULES, NAME_OF_FUNCTION, RECURRENT
 
 VERSION = 1
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -67,18 +67,18 @@ def describe(model: fx.GraphModule) -> dict:
             raise ValueError(f"step {node.name!r}: {failure}{_INSTEAD}") from failure
         steps.append({"op": node.op, "target": target, "args": args, "kwargs": kwargs})
     config = {"version": VERSION, "modules": modules, "tensors": tensors, "steps": steps}
-    tied = _tied(model)
-    return config | ({"tied": tied} if tied else {})
+    again = tied(model)
+    return config | ({"tied": again} if again else {})
 
 
-def _tied(model: nn.Module) -> dict[str, str]:
+def tied(model: nn.Module) -> dict[str, str]:
     """The further names of parameters with several names, mapped to their first name."""
     first: dict[int, str] = {}
-    tied = {}
+    found = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if first.setdefault(id(parameter), name) != name:
-            tied[name] = first[id(parameter)]
-    return tied
+            found[name] = first[id(parameter)]
+    return found
 
 
 def rebuild(config: Any, tensors: dict[str, Tensor]) -> fx.GraphModule:
@@ -95,8 +95,8 @@ def rebuild(config: Any, tensors: dict[str, Tensor]) -> fx.GraphModule:
 def _rebuilt(config: Any, tensors: dict[str, Tensor]) -> fx.GraphModule:
     if config["version"] != VERSION:
         raise ValueError(f"the file has version {config['version']!r}; this release reads version {VERSION}")
-    tied = config.get("tied", {})
-    tensors = tensors | {name: tensors[first] for name, first in tied.items()}
+    again = config.get("tied", {})
+    tensors = tensors | {name: tensors[first] for name, first in again.items()}
     root = nn.Module()
     with torch.device("meta"):  # huge sizes in the file need no memory; the tensors must match them
         for name, entry in config["modules"].items():
@@ -113,7 +113,7 @@ def _rebuilt(config: Any, tensors: dict[str, Tensor]) -> fx.GraphModule:
     graph.lint()
     model = fx.GraphModule(root, graph)
     model.load_state_dict(tensors, strict=True, assign=True)
-    for name, first in tied.items():
+    for name, first in again.items():
         model.get_parameter(name)  # raises if it is none
         owner, _, leaf = name.rpartition(".")
         setattr(model.get_submodule(owner), leaf, model.get_parameter(first))
@@ -222,9 +222,16 @@ def _attention_arguments(module: nn.MultiheadAttention) -> dict:
     return {name: getattr(module, name) for name in names} | biases
 
 
+def _recurrent_arguments(module: Any) -> dict:
+    names = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
+    more = {nn.RNN: ["nonlinearity"], nn.LSTM: ["proj_size"], nn.GRU: []}[type(module)]
+    return {name: getattr(module, name) for name in (*names, *more)}
+
+
 #: Layers whose constructor takes tensors or renames arguments: (layer to arguments, arguments to layer).
 _SPECIAL = {
     nn.MultiheadAttention: (_attention_arguments, nn.MultiheadAttention),
+    **{kind: (_recurrent_arguments, kind) for kind in RECURRENT},
     slim.Gather: (
         lambda module: {"entries": module.index.numel(), "dim": module.dim},
         lambda entries, dim: slim.Gather(torch.zeros(entries), dim),

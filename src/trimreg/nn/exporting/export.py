@@ -28,7 +28,8 @@ from ..structure.tracing import (
     refuse_chance,
     tensors_in,
 )
-from .files import save, to_onnx
+from .blocks import Cut, shrink_blocks
+from .files import can_be_saved, save, to_onnx
 from .masking import Asked, masked_copy, refuse_unsupported
 from .report import LayerSize, Report
 from .shrink import Kept, shrink
@@ -44,10 +45,15 @@ class Exported:
     model: nn.Module
     report: Report
     example: tuple
+    cuts: tuple[Cut, ...] | None = None
 
     def save(self, path: str | PathLike) -> None:
-        """Write weights and architecture to one file, without pickle; :func:`trimreg.nn.load` reads it."""
-        save(self.model, path)
+        """Write weights and architecture to one file, without pickle; :func:`trimreg.nn.load` reads it.
+
+        A network that was not traced is written without its architecture: ``load(path, model)`` needs a
+        network of its class, of the sizes before the export.
+        """
+        save(self.model, path, self.cuts)
 
     def to_onnx(self, path: str | PathLike) -> None:
         """Write the network as ONNX; the first axis of the inputs, the batch, may have any length."""
@@ -156,7 +162,7 @@ def export(
         work = moved(inputs, "cpu", torch.float32 if halves else None)
         refuse_chance(full, work)
         strict = strict and penalty is not None  # otherwise no size was requested
-        small, sizes = _shrunk(full, asked, work, method, strict)
+        small, sizes, cuts = _shrunk(full, asked, work, method, strict)
         difference = checked_difference(full, small, work)
         counts = (parameters(full), parameters(small)), (macs(full, work), macs(small, work))
 
@@ -166,7 +172,7 @@ def export(
         # A network in half precision takes an example of its type, one of mixed types an example in float32.
         example = moved(inputs, device, (dtype or torch.float32) if halves else None)
     times: Any = tuple(latency([full, final], example, repeats)) if repeats > 0 else None
-    return Exported(final, Report(sizes, *counts, times, index_entries(final), difference), example)
+    return Exported(final, Report(sizes, *counts, times, index_entries(final), difference), example, cuts)
 
 
 def _checked_inputs(example_input: Any) -> tuple:
@@ -218,13 +224,34 @@ class _Attempt:
 
 def _shrunk(
     masked: nn.Module, asked: dict[str, Asked], inputs: tuple, method: str, strict: bool
+) -> tuple[nn.Module, tuple[LayerSize, ...], tuple[Cut, ...] | None]:
+    """The smaller network, the sizes of its layers, and how to repeat it if only blocks were cut."""
+    blocks = shrink_blocks(masked, asked, inputs)
+    rest = {name: wanted for name, wanted in asked.items() if name not in blocks.sizes}
+    whole = blocks.model, tuple(blocks.sizes.values()), tuple(blocks.cuts)
+    if blocks.sizes and not rest and method == "auto" and hasattr(masked, "config"):
+        return whole
+    try:
+        model, others = _rest_shrunk(blocks.model, rest, inputs, method, strict)
+    except TracingFailed:
+        if blocks.sizes and not rest and method == "auto":
+            return whole
+        raise
+    if blocks.sizes and not rest and method == "auto" and not can_be_saved(model):
+        return whole
+    sizes = blocks.sizes | {size.name: size for size in others}
+    return model, tuple(sizes[name] for name in asked), None
+
+
+def _rest_shrunk(
+    masked: nn.Module, asked: dict[str, Asked], inputs: tuple, method: str, strict: bool
 ) -> tuple[nn.Module, tuple[LayerSize, ...]]:
-    """The smaller network, and the sizes of its layers."""
+    """A smaller network, and the sizes of its layers that are no blocks."""
     if method != "dependency":
         try:
             first = _traced(masked, asked, inputs)
         except TracingFailed:
-            if method == "trace":
+            if method == "trace" or not asked or any(w.groups.kind == "units" for w in asked.values()):
                 raise
         else:
             if method == "auto" and strict and first.refusals:
@@ -269,8 +296,6 @@ def _size(name: str, asked: Asked, kept: Kept) -> LayerSize:
     """The requested and the physical size of one layer."""
     groups, slab = asked.groups, asked.slab
     entries = kept.columns if slab.axis == 1 else kept.rows
-    if kept.heads is not None:
-        entries = kept.heads * slab.block + slab.start
     physical = groups.count
     if entries is not None:
         group = torch.div(entries - slab.start, slab.block, rounding_mode="floor")

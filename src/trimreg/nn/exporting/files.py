@@ -7,6 +7,7 @@ can read the weights. The architecture is a JSON text in the metadata of the hea
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import json
@@ -14,7 +15,7 @@ import math
 import struct
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ import torch
 from torch import Tensor, fx, nn
 
 from ..._files import write_atomically
-from .architecture import describe, rebuild
+from .architecture import VERSION, describe, rebuild, tied
+from .blocks import Cut, cut_blocks
+from .masking import make_plain
 
-KEY = "trimreg.network"
+KEY, BLOCKS = "trimreg.network", "trimreg.blocks"  # with the architecture, or for a network of the class
 CHECKSUM = "trimreg.sha256"  # of the rest of the header, and of the numbers
 _DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
@@ -36,35 +39,54 @@ _NAME_OF_DTYPE = {dtype: name for name, dtype in _DTYPES.items()}
 _LARGEST_HEADER = 100_000_000
 
 
-def save(model: fx.GraphModule, path: str | PathLike) -> None:
-    """Write an exported network to ``path``, completely or not at all."""
-    if not isinstance(model, fx.GraphModule):
+def save(model: nn.Module, path: str | PathLike, cuts: Sequence[Cut] | None = None) -> None:
+    """Write an exported network to ``path``, completely or not at all; ``cuts`` if its class was kept."""
+    config: dict[str, Any]
+    if isinstance(model, fx.GraphModule):
+        key, config = KEY, describe(model)
+    elif cuts is not None:
+        key, config = BLOCKS, {"version": VERSION, "class": type(model).__name__, "tied": tied(model)}
+        config["cuts"] = [list(cut) for cut in cuts]
+    else:
         raise ValueError(
-            f"a {type(model).__name__} has no graph to save; only networks exported with method='trace' can "
-            "be saved. Save its state_dict() and load that into the class"
+            f"a {type(model).__name__} has no graph to save; only networks exported with method='trace', or "
+            "of which only blocks were made smaller, can be saved. Save its state_dict() and load that into "
+            "the class"
         )
-    config = describe(model)
     once = {name: t for name, t in model.state_dict().items() if name not in config.get("tied", {})}
     tensors = {name: t.detach().cpu().contiguous() for name, t in sorted(once.items())}
-    rebuild(config, tensors)  # an error now, if the file could not be read
-    write_atomically(path, _packed(tensors, {KEY: json.dumps(config, allow_nan=False)}))
+    if key == KEY:
+        rebuild(config, tensors)  # an error now, if the file could not be read
+    write_atomically(path, _packed(tensors, {key: json.dumps(config, allow_nan=False)}))
 
 
-def load(path: str | PathLike) -> fx.GraphModule:
+def can_be_saved(model: fx.GraphModule) -> bool:
+    """Whether a file can describe the network without its class."""
+    try:
+        describe(model)
+    except ValueError:
+        return False
+    return True
+
+
+def load(path: str | PathLike, model: nn.Module | None = None) -> nn.Module:
     """The network in a file that was written by ``export(...).save(path)``, in evaluation mode on the CPU.
 
     Parameters
     ----------
     path : path-like
+    model : nn.Module, optional
+        For a network that kept its class: one of that class with the sizes before the export, such as
+        ``GPT2LMHeadModel(config)``. Its weights do not matter, and it is not changed.
 
     Returns
     -------
-    torch.fx.GraphModule
+    torch.fx.GraphModule, or a network of the class of ``model``
 
     Raises
     ------
     ValueError
-        If the file is damaged, or contains anything but known layers and functions.
+        If the file is damaged, contains anything but known layers and functions, or does not fit the model.
 
     Examples
     --------
@@ -79,11 +101,42 @@ def load(path: str | PathLike) -> fx.GraphModule:
     True
     """
     tensors, metadata = _unpacked(Path(path).read_bytes())
-    if KEY not in metadata:
+    if KEY not in metadata and BLOCKS not in metadata:
         raise ValueError(f"{path} contains no network of trimreg")
     if len(metadata) > 1:  # such as a checksum whose name is damaged
         raise ValueError(f"{path} is damaged: its metadata has unknown entries")
+    if BLOCKS in metadata:
+        return _with_blocks(_parsed(metadata[BLOCKS]), tensors, model)
+    if model is not None:
+        raise ValueError(f"{path} contains the architecture of its network; load it without a model")
     return rebuild(_parsed(metadata[KEY]), tensors)
+
+
+def _with_blocks(config: Any, tensors: dict[str, Tensor], model: nn.Module | None) -> nn.Module:
+    """A copy of the model with the blocks and weights of a file."""
+    try:
+        name, cuts = config["class"], [Cut(*cut) for cut in config["cuts"]]
+        tensors = tensors | {again: tensors[first] for again, first in config["tied"].items()}
+        if config["version"] != VERSION:
+            raise ValueError(f"the file has version {config['version']!r}")
+    except (LookupError, TypeError, AttributeError) as failure:
+        raise ValueError(f"the file does not describe a network: {failure}") from failure
+    if model is None:
+        raise ValueError(
+            f"the file contains the weights of a {str(name)[:60]} whose class was kept; give load one of the "
+            f"sizes before the export, as in load(path, {str(name)[:60]}(...))"
+        )
+    try:
+        made = copy.deepcopy(model).cpu().eval()
+        make_plain(made)
+        made = cut_blocks(made, cuts)
+        made.load_state_dict(tensors, strict=True)
+    except (LookupError, TypeError, AttributeError, RuntimeError, ValueError) as failure:
+        raise ValueError(
+            f"the file does not fit this {type(model).__name__}, which must be a {str(name)[:60]} of the "
+            f"sizes before the export: {failure}"
+        ) from failure
+    return made
 
 
 # -- the file -----------------------------------------------------------------------------------------------

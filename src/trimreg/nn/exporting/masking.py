@@ -6,17 +6,23 @@ import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from ..groups.layer_groups import LayerGroups, Slab, is_known, layer_groups
+from ..groups.layer_groups import OF_BLOCKS, LayerGroups, Slab, is_known
+from ..groups.recurrent import all_groups, is_recurrent, suffixes
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A layer with a requested size: its groups and how many it keeps."""
+    """A layer with a requested size: its groups, and which of them it keeps."""
 
     groups: LayerGroups
-    kept: int
+    mask: Tensor
+
+    @property
+    def kept(self) -> int:
+        """How many groups the layer keeps; of groups inside heads, how many each head keeps."""
+        return int(self.mask.sum(-1).max())
 
     @property
     def slab(self) -> Slab:
@@ -27,7 +33,8 @@ class Asked:
 def refuse_unsupported(model: nn.Module, penalty: Any) -> None:
     """Raise for an ensemble, which has one size per replica, and for a model on the meta device."""
     named = [name for name, module in model.named_modules() if hasattr(module, "replica")]
-    named += [name for name, g in (penalty.layers.items() if penalty is not None else ()) if g.replicas]
+    layers = penalty.layers if penalty is not None else {}
+    named += [name for name, g in layers.items() if g.replicas and g.kind not in OF_BLOCKS]
     if named:
         raise ValueError(f"layer {named[0]!r} is an ensemble; export a network of replica(i) of each layer")
     for name, parameter in model.named_parameters():
@@ -57,24 +64,30 @@ def masked_copy(model: nn.Module, penalty: Any = None) -> tuple[nn.Module, dict[
             if any(id(module) not in own for module in (groups.module, *(s.owner for s in groups.slabs))):
                 raise ValueError(f"layer {key!r} of the penalty is not part of this {type(model).__name__}")
             name = own[id(groups.module)]
+            if is_recurrent(groups.module) and len(suffixes(groups.module)) > 1:
+                name = f"{name}.{key.rpartition('.')[2]}"
             slabs = tuple(replace(s, owner=masked.get_submodule(own[id(s.owner)])) for s in groups.slabs)
-            moved = replace(groups, name=name, module=masked.get_submodule(name), slabs=slabs)
+            module = masked.get_submodule(own[id(groups.module)])
+            moved = replace(groups, name=name, module=module, slabs=slabs)
             moved.scale_(masks[key].cpu())
-            asked[name] = Asked(moved, int(masks[key].sum()))
-    _make_plain(masked)
+            asked[name] = Asked(moved, masks[key].cpu())
+    make_plain(masked)
     if penalty is None:
         inside = {id(m.out_proj) for m in masked.modules() if isinstance(m, nn.MultiheadAttention)}
         for name, module in masked.named_modules():
-            if is_known(module) and id(module) not in inside:
-                groups = layer_groups(name, module)
-                asked[name] = Asked(groups, int(groups.norms().ne(0).sum()))
+            known = is_known(module) and id(module) not in inside
+            if known and (is_recurrent(module) or not isinstance(module, nn.RNNBase)):
+                for groups in all_groups(name, module):
+                    asked[groups.name] = Asked(groups, groups.norms().ne(0))
     return masked, asked
 
 
-def _make_plain(model: nn.Module) -> None:
-    """Replace Bayesian and L0 layers by their plain form."""
+def make_plain(model: nn.Module) -> None:
+    """Replace Bayesian and L0 layers by their plain form; padded steps of encoders are computed, not 0."""
     made: dict[nn.Module, nn.Module] = {}  # a layer with two names stays one layer
     for name, module in list(model.named_modules(remove_duplicate=False)):
+        if isinstance(module, nn.TransformerEncoder):
+            module.use_nested_tensor = False  # its fused path needs nn.MultiheadAttention
         if hasattr(module, "plain"):
             parent, _, leaf = name.rpartition(".")
             if module not in made:

@@ -14,12 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from ..groups.recurrent import is_recurrent, part_names, recurrent_groups, suffixes
 from ..layers.common import layer_like
-from ..layers.slim import Gather, MappedEmbedding, Plane, SlimAttention
+from ..layers.slim import Gather, MappedEmbedding, Plane
 from ..structure.catalog import CONVOLUTIONS
 from ..structure.flow import Flow
+from ..structure.recurrent import Recurrent
 from ..structure.spaces import Channels, Mix, zero_padded
 from ..structure.tracing import remove_dead_steps
+from .blocks import take, take_entries
 
 #: A convolution gathers its input only if that removes at least a quarter, since gathering copies the tensor.
 GATHER_BELOW = 0.75
@@ -31,7 +34,6 @@ class Kept:
 
     rows: Tensor | None = None
     columns: Tensor | None = None
-    heads: Tensor | None = None
     kept_by: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
@@ -58,8 +60,8 @@ def shrink(
             kept[node.target] = Kept(rows=present, kept_by=flow.spaces.reasons(channels.space))
         for node, module, channels in flow.embeddings:
             kept[node.target] = _shrink_embedding(traced, flow, node, module, channels)
-        for node, module in flow.attentions:
-            kept[node.target] = _shrink_attention(traced, node, module)
+        for recurrent in flow.recurrents:
+            kept |= _shrink_recurrent(flow, recurrent)
         for node, start, end, channels in flow.reshapes:
             named_sizes = node.op != "call_module" and node.target in ("view", "reshape", torch.reshape)
             if named_sizes and flow.present(channels).numel() < channels.size:
@@ -71,8 +73,9 @@ def shrink(
     traced.graph.lint()
     traced.delete_all_unused_submodules()
     here = {name for name, _ in traced.named_modules()}
+    here |= {part for name, m in traced.named_modules() if is_recurrent(m) for part in part_names(name, m)}
     for name in set(asked) - here:
-        kept[name] = Kept(*[torch.arange(0)] * 3)  # no output depends on it
+        kept[name] = Kept(*[torch.arange(0)] * 2)  # no output depends on it
     traced.recompile()
     return kept
 
@@ -172,7 +175,7 @@ def _replace_by_flatten(graph: fx.Graph, node: fx.Node, start: int, end: int) ->
     graph.erase_node(node)
 
 
-# -- embeddings and attention -----------------------------------------------------------------------------
+# -- embeddings and recurrent layers ------------------------------------------------------------------------
 
 
 def _shrink_embedding(
@@ -196,55 +199,18 @@ def _shrink_embedding(
     return Kept(rows=rows, columns=columns)
 
 
-def _shrink_attention(traced: fx.GraphModule, node: fx.Node, module: nn.MultiheadAttention) -> Kept:
-    heads, width = module.num_heads, module.head_dim
-    value_weight, value_bias = _projections(module)[2]
-    gives = value_weight.unflatten(0, (heads, width)).ne(0).flatten(1).any(1)
-    if value_bias is not None:
-        gives |= value_bias.unflatten(0, (heads, width)).ne(0).any(1)
-    read = module.out_proj.weight.unflatten(1, (heads, width)).ne(0).any(2).any(0)
-    alive = (gives & read).nonzero().flatten()
-    if alive.numel() == 0:
-        alive = torch.tensor([0])
-    reason = _attention_stays(node, module)
-    if alive.numel() == heads or reason:
-        return Kept(heads=torch.arange(heads), kept_by=[reason] if reason else [])
-    made = SlimAttention(
-        module.embed_dim, alive.numel(), width, module.kdim, module.vdim,
-        module.in_proj_bias is not None, module.batch_first,
-    ).to(module.out_proj.weight.dtype)  # fmt: skip
-    entries = (alive[:, None] * width + torch.arange(width)).flatten()
-    for layer, (weight, bias) in zip((made.query, made.key, made.value), _projections(module), strict=True):
-        layer.weight.copy_(weight[entries])
-        if bias is not None:
-            layer.bias.copy_(bias[entries])
-    made.out.weight.copy_(module.out_proj.weight[:, entries])
-    if module.out_proj.bias is not None:
-        made.out.bias.copy_(module.out_proj.bias)
-    _put(traced, node.target, made)
-    return Kept(heads=alive)
-
-
-def _projections(module: nn.MultiheadAttention) -> list[tuple[Tensor, Tensor | None]]:
-    """Weight and bias of query, key and value."""
-    if module.in_proj_weight is not None:
-        weights = module.in_proj_weight.chunk(3)
-    else:
-        weights = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
-    biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
-    return list(zip(weights, biases, strict=True))
-
-
-def _attention_stays(node: fx.Node, module: nn.MultiheadAttention) -> str:
-    """The reason why heads of this layer cannot be removed; empty if they can."""
-    if module.bias_k is not None or module.add_zero_attn:
-        return "add_bias_kv or add_zero_attn"
-    if any(user.target is not operator.getitem or user.args[1] != 0 for user in node.users):
-        return "its attention weights are used"
-    mask = node.args[5] if len(node.args) > 5 else node.kwargs.get("attn_mask")
-    if isinstance(mask, fx.Node) and len(mask.meta["shape"]) == 3:
-        return "its mask, which differs by head"
-    shapes = [x.meta["shape"] for x in node.args[:3] if isinstance(x, fx.Node)]
-    if len(shapes) < 3 or any(len(shape) != 3 for shape in shapes):
-        return "its input is not (batch, steps, width)"
-    return ""
+def _shrink_recurrent(flow: Flow, recurrent: Recurrent) -> dict[str, Kept]:
+    """Shrink a recurrent layer in place; returns what stays of each layer and direction."""
+    module: Any = recurrent.module
+    name, columns = recurrent.node.target, flow.present(recurrent.source)
+    parts = recurrent_groups(name, module)
+    stay = [flow.present(part) for part in recurrent.parts]
+    masks = [torch.zeros(module.hidden_size, dtype=torch.bool).index_fill(0, units, True) for units in stay]
+    take_entries(*zip(parts, masks, strict=True))
+    for end in suffixes(module)[: len(parts) // module.num_layers]:
+        take(module, f"weight_ih_{end}", 1, columns)
+    module.input_size, module.hidden_size = columns.numel(), stay[0].numel()
+    return {
+        groups.name: Kept(rows=units, kept_by=flow.spaces.reasons(part.space))
+        for groups, units, part in zip(parts, stay, recurrent.parts, strict=True)
+    }

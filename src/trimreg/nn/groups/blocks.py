@@ -90,8 +90,8 @@ class Attention:
         """The number of groups, their slabs, and the replicas: the heads, if the groups lie inside them."""
         share, read = self.heads // self.shared, 1 - row_axis(self.out)
         if kind == "heads":
-            slabs = [*self.queries.slabs(_blocks(share * self.width))]
-            slabs += [slab for rows in self.others for slab in rows.slabs(_blocks(self.width))]
+            slabs = [*self.queries.slabs(blocks_of(share * self.width))]
+            slabs += [slab for rows in self.others for slab in rows.slabs(blocks_of(self.width))]
             return self.shared, [*slabs, Slab(self.out, "weight", read, 0, share * self.width)], ()
         place = _inside(self.shared, self.width if kind == "queries" else 1)
         slabs = [*self.queries.slabs(place)]
@@ -147,12 +147,12 @@ class Perceptron:
 
     def groups(self, kind: str) -> tuple[int, list[Slab], tuple[int, ...]]:
         """The number of units and their slabs; no replicas."""
-        slabs = [slab for rows in self.rows for slab in rows.slabs(_blocks(1))]
+        slabs = [slab for rows in self.rows for slab in rows.slabs(blocks_of(1))]
         return self.units, [*slabs, Slab(self.out, "weight", 1 - row_axis(self.out))], ()
 
     def refusal(self, kind: str) -> str:
         """Why this perceptron has no such groups; empty if it has."""
-        known, inputs = (*self.layers(), self.out), _sizes(self.rows[0].owner)[1]
+        known, inputs = (*self.layers(), self.out), linear_sizes(self.rows[0].owner)[1]
         for name, child in self.module.named_children():
             sizes = [p.numel() for p in child.parameters(recurse=False) if child not in known]
             if self.units in sizes and self.units != inputs:
@@ -164,7 +164,7 @@ class Perceptron:
         return tuple(rows.owner for rows in self.rows)
 
 
-def _blocks(block: int) -> Callable[..., Slab]:
+def blocks_of(block: int) -> Callable[..., Slab]:
     return lambda owner, attribute, axis, start: Slab(owner, attribute, axis, start, block)
 
 
@@ -215,8 +215,8 @@ def attention_of(module: Any) -> Attention | None:
         layers, out = [_linear(module, name) for name in names], _linear(module, last)
         if out is None or None in layers:
             continue
-        total = _sizes(out)[1]
-        queries, shared, values = (_sizes(layer)[0] for layer in (layers * 3)[:3])
+        total = linear_sizes(out)[1]
+        queries, shared, values = (linear_sizes(layer)[0] for layer in (layers * 3)[:3])
         starts = (0, 0, 0)
         if len(layers) == 1:  # first the rows of all queries, then those of keys and values
             shared = values = (queries - total) // 2
@@ -253,7 +253,7 @@ def perceptron_of(module: nn.Module) -> Perceptron | None:
         layers, out = [_linear(module, name) for name in names], _linear(module, last)
         if out is None or None in layers:
             continue
-        units, sizes = _sizes(out)[1], {_sizes(layer)[0] for layer in layers}
+        units, sizes = linear_sizes(out)[1], {linear_sizes(layer)[0] for layer in layers}
         if sizes == {units}:
             return Perceptron(module, tuple(map(Rows, layers)), out, units)
         if sizes == {2 * units} and len(layers) == 1:  # a gate and its values in one layer
@@ -273,7 +273,7 @@ def _linear(module: nn.Module, path: str) -> Any:
     return module if isinstance(module, nn.Linear) or conv1d else None
 
 
-def _sizes(layer: Any) -> tuple[int, int]:
+def linear_sizes(layer: Any) -> tuple[int, int]:
     """The numbers of outputs and inputs of a linear layer."""
     rows = row_axis(layer)
     return layer.weight.shape[rows], layer.weight.shape[1 - rows]

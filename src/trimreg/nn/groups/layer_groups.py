@@ -27,6 +27,7 @@ AUTO = (
     (nn.Embedding, "rows"),
     (nn.EmbeddingBag, "rows"),
     (nn.MultiheadAttention, "heads"),
+    (nn.RNNBase, "units"),
 )
 #: The groups of a block of several layers; see :mod:`trimreg.nn.groups.blocks`.
 OF_BLOCKS = ("heads", "queries", "width", "units")
@@ -184,13 +185,23 @@ def layer_groups(
     name : str
         Name of the layer, for messages and states.
     module : nn.Module
-        A linear or convolutional layer, an embedding, multi-head attention, or a module with a method
-        ``trimmed_groups(kind)`` that returns ``(count, slabs, replicas)``. Such a module may have an
-        attribute ``usual_groups``, the kind that "auto" stands for.
-    groups : {"auto", "in", "out", "rows", "heads"} or callable
-        "auto" stands for input units of a linear layer, output channels of a convolution, rows of an
-        embedding and heads of attention. A callable is given ``(name, module)`` and returns
-        :class:`LayerGroups`.
+        A linear, convolutional or recurrent layer, an embedding, an attention or a perceptron (see
+        :mod:`trimreg.nn.groups.blocks`), or a module with a method ``trimmed_groups(kind)`` that returns
+        ``(count, slabs, replicas)``. Such a module may have an attribute ``usual_groups``, the kind that
+        "auto" stands for.
+    groups : {"auto", "in", "out", "rows", "heads", "queries", "width", "units"} or callable
+        - "in": input units of a linear layer; "out": its outputs, or the channels of a convolution.
+        - "rows": of an embedding.
+        - "heads": of attention. If several heads of queries share one of keys and values, a group is that
+          one with all its queries.
+        - "queries": the heads of queries of each head of keys and values.
+        - "width": the entries of each head. Every head keeps the same number, each head its own.
+        - "units": hidden units of a perceptron or of a recurrent layer.
+
+        "auto" stands for "in" of a linear layer, "out" of a convolution, "rows", "heads" and "units". A
+        callable is given ``(name, module)`` and returns :class:`LayerGroups`.
+    parent : nn.Module, optional
+        The module that contains the layer, if the layer is the part of a block that computes its groups.
 
     Examples
     --------
@@ -203,6 +214,8 @@ def layer_groups(
     >>> heads = layer_groups("attention", nn.MultiheadAttention(12, 3))
     >>> heads.count, len(heads.counted), heads.norms().shape
     (3, 4, torch.Size([3]))
+    >>> layer_groups("memory", nn.LSTM(4, 5)).count
+    5
     """
     if any(nn.parameter.is_lazy(parameter) for parameter in module.parameters()):
         raise ValueError(f"layer {name!r} is lazy and has no shape yet; run the model on a batch first")
@@ -220,6 +233,14 @@ def layer_groups(
     kind = groups
     if kind == "auto":
         kind = next((k for cls, k in AUTO if isinstance(module, cls)), "auto")
+    if kind == "units" and isinstance(module, nn.RNNBase):
+        from .recurrent import recurrent_groups
+
+        parts = recurrent_groups(name, module)
+        if len(parts) > 1:
+            problem = f"layer {name!r} has groups of its own for each of {[part.name for part in parts]}"
+            raise ValueError(f"{problem}; TrimmedGroupL1 takes them all, with the same keep")
+        return parts[0]
     if kind in ("auto", *OF_BLOCKS):
         from .blocks import block_groups, looked_for
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from .blocks import block_of
-from .layer_groups import LayerGroups, is_known, layer_groups
+from .layer_groups import LayerGroups, is_known
+from .recurrent import all_groups
 
 WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 
@@ -82,8 +83,8 @@ def resolve_layers(
     found = {}
     for name, module in layers.items():
         if name in asked:
-            made = layer_groups(name, module, kind_of(name), above(name, layers))
-            found[name] = (made, asked[name])
+            for made in all_groups(name, module, kind_of(name), above(name, layers)):
+                found[made.name] = (made, asked[name])
     check_parameters(model, [layer for layer, _ in found.values()])
     return found
 
@@ -128,6 +129,8 @@ def _match_glob(key, value, layers, what, takes, by_glob):
     own = [n for n, m in layers.items() if n and not isinstance(m, NonDynamicallyQuantizableLinear)]
     named = [name for name in own if name_matches(name, key)]
     hits: list[str] = next(filter(None, ([name for name in named if take(name)] for take in takes)), [])
+    if not any(map(takes[0], hits)):  # of a block and the part that computes its groups, the block
+        hits = [name for name in hits if not any(name.startswith(f"{whole}.") for whole in hits)]
     if not hits:
         raise ValueError(f"{what}: {key!r} matches no layer with groups; {_nearest(key, layers)}")
     for name in hits:
@@ -148,7 +151,7 @@ def check_parameters(model: nn.Module, layers: list[LayerGroups]) -> None:
     places: dict[int, list[str]] = {}
     for name, parameter in unwrapped(model).named_parameters(remove_duplicate=False):
         places.setdefault(id(parameter), []).append(name)
-    taken: dict[int, str] = {}
+    taken: dict[int, LayerGroups] = {}
     for layer in layers:
         for slab in layer.slabs:
             parameter, where = slab.tensor(), f"layer {layer.name!r}: {slab.attribute}"
@@ -164,8 +167,9 @@ def check_parameters(model: nn.Module, layers: list[LayerGroups]) -> None:
             if len(names) > 1:
                 shared = " and ".join(map(repr, names))
                 raise ValueError(f"{where} is shared: it is {shared}; untie them or leave the layer out")
-            if taken.setdefault(id(parameter), layer.name) != layer.name:
-                raise ValueError(f"{where} also belongs to layer {taken[id(parameter)]!r}; leave one out")
+            other = taken.setdefault(id(parameter), layer)
+            if other.module is not layer.module:  # the parts of a recurrent layer share weights
+                raise ValueError(f"{where} also belongs to layer {other.name!r}; leave one out")
 
 
 def checked_size(name: str, count: int, replicas: tuple[int, ...], size: Any) -> Any:
@@ -213,11 +217,16 @@ def strengths(alpha: Any, layers: dict[str, LayerGroups], model: nn.Module) -> d
         given = matched(
             alpha, named, "alpha", [lambda name: any(named[name] is x.module for x in layers.values())]
         )
-        missing, strange = [n for n in layers if n not in given], [n for n in given if n not in layers]
+        parts = {name: key for key in given for name, x in layers.items() if x.module is named[key]}
+        missing, strange = (
+            [n for n in layers if n not in parts],
+            [n for n in given if n not in parts.values()],
+        )
         if missing or strange:
             raise ValueError(
                 f"alpha and keep must name the same layers; missing: {missing}; not in keep: {strange}"
             )
+        given = {name: given[key] for name, key in parts.items()}
     else:
         given = dict.fromkeys(layers, alpha)
     return {name: checked_strength(name, layer.replicas, given[name]) for name, layer in layers.items()}

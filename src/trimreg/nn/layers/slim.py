@@ -64,20 +64,24 @@ class SlimAttention(nn.Module):
     """Multi-head attention with fewer heads than ``embed_dim / head_dim``.
 
     ``nn.MultiheadAttention`` ties the number of heads to the width of its input, so it cannot have fewer
-    heads at the same width. This layer is called in the same way and returns no attention weights.
+    heads at the same width. This layer is called in the same way and returns no attention weights. The
+    layers of ``nn.Transformer`` take it without their fused path, since it has no ``in_proj_bias``.
     """
+
+    in_proj_bias = None
 
     def __init__(
         self, embed_dim: int, heads: int, head_dim: int, kdim: int, vdim: int, bias: bool = True,
-        batch_first: bool = True,
+        batch_first: bool = True, out_bias: bool | None = None,
     ):  # fmt: skip
         super().__init__()
         self.embed_dim, self.heads, self.head_dim = embed_dim, heads, head_dim
         self.kdim, self.vdim, self.bias, self.batch_first = kdim, vdim, bias, batch_first
+        self.out_bias = bias if out_bias is None else out_bias
         self.query = nn.Linear(embed_dim, heads * head_dim, bias)
         self.key = nn.Linear(kdim, heads * head_dim, bias)
         self.value = nn.Linear(vdim, heads * head_dim, bias)
-        self.out = nn.Linear(heads * head_dim, embed_dim, bias)
+        self.out = nn.Linear(heads * head_dim, embed_dim, self.out_bias)
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None,
@@ -93,6 +97,13 @@ class SlimAttention(nn.Module):
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=_additive(q, attn_mask, key_padding_mask))
         out = self.out(mixed.transpose(1, 2).flatten(2))
         return (out if self.batch_first else out.transpose(0, 1)), None
+
+
+class SlimSelfAttention(SlimAttention):
+    """The same for attention that is given one input and returns one output, without a mask."""
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x, x, x)[0]
 
 
 def _additive(q: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None) -> Tensor | None:

@@ -42,9 +42,10 @@ MIXING_MODULES = (
     nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
     nn.Softmax, nn.LogSoftmax, nn.Softmin, nn.Softmax2d,
 )  # fmt: skip
+RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
 #: Layers that an export creates.
-SLIM_MODULES = (slim.Gather, slim.Plane, slim.MappedEmbedding, slim.SlimAttention)
-OTHER_MODULES = (nn.Flatten, nn.Embedding, nn.MultiheadAttention, *SLIM_MODULES)
+SLIM_MODULES = (slim.Gather, slim.Plane, slim.MappedEmbedding, slim.SlimAttention, slim.SlimSelfAttention)
+OTHER_MODULES = (nn.Flatten, nn.Embedding, nn.MultiheadAttention, *RECURRENT, *SLIM_MODULES)
 #: Their effect on channels is not known, but they may be saved.
 SAVED_MODULES = (
     nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Bilinear, nn.RMSNorm,
@@ -124,10 +125,10 @@ def role_of_module(module: nn.Module) -> str | None:
         ("pointwise", POINTWISE_MODULES),
         ("spatial", RESIZINGS),
         ("plane", (slim.Plane,)),
-        ("mixing", (*MIXING_MODULES, *SLIM_MODULES)),
+        ("mixing", (*MIXING_MODULES, *SLIM_MODULES, nn.MultiheadAttention)),
         ("reshape", (nn.Flatten,)),
         ("embedding", (nn.Embedding,)),
-        ("attention", (nn.MultiheadAttention,)),
+        ("recurrent", RECURRENT),
     ):
         if kind in kinds:
             return role

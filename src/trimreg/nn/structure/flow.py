@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from . import recurrent
 from .catalog import call_name, in_place, may_alias, reads_shape, role_of_call, role_of_module, spatial_axes
 from .spaces import Channels, Link, Mix, Spaces, flattened_range, zero_padded
 from .tracing import run_step
@@ -39,7 +40,8 @@ class Flow:
         self.reshapes: list[tuple[fx.Node, int, int, Channels]] = []
         self.sizes: list[tuple[fx.Node, int]] = []
         self.embeddings: list[tuple[fx.Node, nn.Module, Channels]] = []
-        self.attentions: list[tuple[fx.Node, nn.Module]] = []
+        self.recurrents: list[recurrent.Recurrent] = []
+        self.inside: dict[fx.Node, list] = {}  # the Channels of results that are tuples
         # Layers that stay whole: the reason, and whether it is that an operation is not known.
         self.left: dict[str, tuple[str, bool]] = {}
         floats = [p.dtype for p in traced.parameters() if p.is_floating_point()]
@@ -62,18 +64,18 @@ class Flow:
         if node.op in ("placeholder", "get_attr"):
             return None  # it stays whole
         if node.op == "output":
-            return self._keep_all(node, "the network's output")
+            return self.keep_all(node, "the network's output")
         module = self.modules[node.target] if node.op == "call_module" else None
         role = role_of_call(node.target) if module is None else role_of_module(module)
         label = f"{node.target} ({type(module).__name__})" if module is not None else call_name(node)
         if role == "pointwise" and node.op != "call_module" and self._tensors(node)[1:]:
             role = None
         if module is not None and any(self._uses[id(t)] > 1 for t in self._own_tensors(node)):
-            return self._keep_all(node, f"{label}, which is called more than once or shares its weights")
+            return self.keep_all(node, f"{label}, which is called more than once or shares its weights")
         if role == "mixing":
-            return self._keep_all(node, label)
+            return self.keep_all(node, label)
         if role is None:
-            return self._keep_all(node, label, unknown=bool(self._tensors(node)))
+            return self.keep_all(node, label, unknown=bool(self._tensors(node)))
         return getattr(self, f"_visit_{role}")(node, module, label)
 
     def _note_memory(self, node: fx.Node) -> None:
@@ -103,28 +105,30 @@ class Flow:
     def _tensors(self, node: fx.Node) -> list[fx.Node]:
         return [n for n in node.all_input_nodes if "shape" in n.meta]
 
-    def _keep_all(self, node: fx.Node, reason: str, unknown: bool = False) -> Any:
+    def keep_all(self, node: fx.Node, reason: str, unknown: bool = False) -> Any:
+        """Keep all channels that a step reads."""
         if node.op == "call_module":
             self.left[node.target] = reason, unknown
         for source in node.all_input_nodes:
             if self.at[source] is not None:
                 self.spaces.keep_all(self.at[source].space, reason, unknown)
 
-    def _fresh(
+    def fresh(
         self, size: int, axis: int, known: Tensor | None = None, value: Tensor | None = None
     ) -> Channels:
+        """Channels of a new space; without values the known ones are zero."""
         known = torch.zeros(size, dtype=torch.bool) if known is None else known
         value = torch.zeros(size, dtype=self._dtype) if value is None else value
         return Channels(self.spaces.new(size), axis, known, value)
 
-    def _channels_on(self, node: fx.Node, axis: int, reason: str) -> Channels:
+    def channels_on(self, node: fx.Node, axis: int, reason: str) -> Channels:
         """The channels of a tensor along ``axis``; if it is not the tracked axis, all of them stay."""
         found = self.at[node]
         if found is not None and found.axis == axis:
             return found
         if found is not None:
             self.spaces.keep_all(found.space, reason)
-        full = self._fresh(node.meta["shape"][axis], axis)
+        full = self.fresh(node.meta["shape"][axis], axis)
         self.spaces.keep_all(full.space, "the network's input" if node.op == "placeholder" else reason)
         return full
 
@@ -134,8 +138,8 @@ class Flow:
         space_dims = module.weight.dim() - 2
         axis = len(shape) - 1 - space_dims
         if space_dims and axis != 1:
-            return self._keep_all(node, f"{label} without a batch axis")
-        source = self._channels_on(source_node, axis, label)
+            return self.keep_all(node, f"{label} without a batch axis")
+        source = self.channels_on(source_node, axis, label)
         weight = module.weight.detach()
         reads = weight.ne(0).flatten(2).any(-1) if space_dims else weight.ne(0)
         sums = weight.flatten(2).sum(-1) if space_dims else weight
@@ -144,17 +148,17 @@ class Flow:
         if module.bias is not None:
             value = value + module.bias
         known = ~reads[:, ~even].any(1) & value.isfinite()
-        target = self._fresh(reads.shape[0], axis, known, value)
+        target = self.fresh(reads.shape[0], axis, known, value)
         self.mixes.append(Mix(node, module, source, target, reads))
         return target
 
     def _visit_grouped(self, node, module, label) -> None:
-        return self._keep_all(node, f"{label} with {module.groups} groups")
+        return self.keep_all(node, f"{label} with {module.groups} groups")
 
     def _visit_depthwise(self, node, module, label) -> Channels | None:
         source = self.at[node.args[0]]
         if source is None or source.axis != 1:
-            return self._keep_all(node, label)
+            return self.keep_all(node, label)
         result = self._over_space(node, module, source)
         silent = ~module.weight.ne(0).flatten(1).any(1)
         bias = torch.zeros_like(result.value) if module.bias is None else module.bias.detach()
@@ -164,14 +168,14 @@ class Flow:
         return result
 
     def _visit_plane(self, node, module, label) -> Channels:
-        target = self._fresh(module.weight.shape[0], 1)  # only the image size of its input matters
+        target = self.fresh(module.weight.shape[0], 1)  # only the image size of its input matters
         self.followers.append((node, module, target))
         return target
 
     def _visit_norm(self, node, module, label) -> Channels | None:
         source = self.at[node.args[0]]
         if source is None or source.axis != 1 or module.running_mean is None:
-            return self._keep_all(node, label)
+            return self.keep_all(node, label)
         result = self._channelwise(node, module, source, 1)
         self.followers.append((node, module, result))
         return result
@@ -185,7 +189,7 @@ class Flow:
         result = self._channelwise(node, module, source, source.axis)
         if isinstance(module, nn.PReLU) and module.num_parameters > 1:
             if source.axis != 1:
-                return self._keep_all(node, label)
+                return self.keep_all(node, label)
             self.followers.append((node, module, result))
         return result
 
@@ -196,7 +200,7 @@ class Flow:
         rank = len(node.args[0].meta["shape"])
         axes = spatial_axes(node, module, rank)
         if source.axis != 1 or "shape" not in node.meta or axes is None or axes > rank - 2:
-            return self._keep_all(node, label, unknown=True)
+            return self.keep_all(node, label, unknown=True)
         if node.all_input_nodes[1:]:  # the graph computes the sizes: interpolate(x, y.shape[2:])
             known = source.known if call_name(node) == "interpolate" else torch.zeros_like(source.known)
             return Channels(source.space, 1, known, source.value)
@@ -237,7 +241,7 @@ class Flow:
         dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
         dims = [dims] if isinstance(dims, int) else dims
         if not dims or node.all_input_nodes[1:] or source.axis in (gone := {d % rank for d in dims}):
-            return self._keep_all(node, label)
+            return self.keep_all(node, label)
         keeps = len(node.meta["shape"]) == rank
         return self._channelwise(
             node, module, source, source.axis - (0 if keeps else sum(d < source.axis for d in gone))
@@ -247,7 +251,7 @@ class Flow:
         operands = list(node.args)
         tensors = [x for x in operands if isinstance(x, fx.Node) and "shape" in x.meta]
         if len(operands) != 2 or any(isinstance(x, fx.Node) for x in node.kwargs.values()):
-            return self._keep_all(node, label, unknown=True)
+            return self.keep_all(node, label, unknown=True)
         found = [self.at[x] for x in tensors]
         if all(c is None for c in found):
             return None
@@ -255,7 +259,7 @@ class Flow:
             None if c is None else c.axis - len(x.meta["shape"]) for c, x in zip(found, tensors, strict=True)
         }
         if None in ends or len(ends) > 1 or len({c.size for c in found}) > 1:
-            return self._keep_all(node, label)
+            return self.keep_all(node, label)
         for other in found[1:]:
             self.spaces.join(found[0].space, other.space)
         known = torch.stack([c.known for c in found]).all(0)
@@ -276,16 +280,16 @@ class Flow:
         parts = node.args[0]
         dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
         if isinstance(parts, fx.Node) or not isinstance(dim, int):  # the result of chunk or split
-            return self._keep_all(node, label, unknown=True)
+            return self.keep_all(node, label, unknown=True)
         rank = len(node.meta["shape"])
         axes = {self.at[part].axis for part in parts if self.at[part] is not None}
         if not axes:
             return None
         if axes != {dim % rank}:
-            return self._keep_all(node, label)
-        found = [self._channels_on(part, dim % rank, label) for part in parts]
+            return self.keep_all(node, label)
+        found = [self.channels_on(part, dim % rank, label) for part in parts]
         known, value = torch.cat([c.known for c in found]), torch.cat([c.value for c in found])
-        target = self._fresh(known.numel(), dim % rank, known, value)
+        target = self.fresh(known.numel(), dim % rank, known, value)
         start = 0
         for c in found:
             self.links.append(Link(c.space, target.space, start + torch.arange(c.size)[:, None]))
@@ -300,7 +304,7 @@ class Flow:
         merged = flattened_range(before, after)
         if merged is None or (merged[0] == 0 and source.axis <= merged[1]):
             reason = f"{label} from {tuple(before)} to {tuple(after)}"
-            return self._keep_all(node, reason, unknown=True)
+            return self.keep_all(node, reason, unknown=True)
         start, end = merged
         if not start <= source.axis <= end:
             axis = source.axis - (end - start if source.axis > end else 0)
@@ -311,7 +315,7 @@ class Flow:
             index = index.reshape(source.size, -1)
             owner = torch.empty(index.numel(), dtype=torch.long)
             owner[index] = torch.arange(source.size)[:, None].expand_as(index)
-            target = self._fresh(index.numel(), start, source.known[owner], source.value[owner])
+            target = self.fresh(index.numel(), start, source.known[owner], source.value[owner])
             self.links.append(Link(source.space, target.space, index))
         self.reshapes.append((node, start, end, source))
         return target
@@ -323,7 +327,7 @@ class Flow:
         rank = len(node.meta["shape"])
         dims = [d for x in node.args[1:] for d in (x if isinstance(x, (tuple, list)) else [x])]
         if node.kwargs or not all(isinstance(d, int) for d in dims):
-            return self._keep_all(node, label, unknown=True)
+            return self.keep_all(node, label, unknown=True)
         order = [d % rank for d in dims]
         if "transpose" in call_name(node):
             a, b = order
@@ -333,6 +337,8 @@ class Flow:
 
     def _visit_item(self, node, module, label) -> Channels | None:
         source_node, index = node.args
+        if source_node in self.inside:
+            return recurrent.visit_item(self, node)
         source = self.at.get(source_node)
         if source is None:
             if reads_shape(source_node):
@@ -341,7 +347,7 @@ class Flow:
         index = index if isinstance(index, tuple) else (index,)
         plain = all(isinstance(i, (int, slice)) for i in index)
         if not plain or (source.axis < len(index) and index[source.axis] != slice(None)):
-            return self._keep_all(node, label, unknown=True)
+            return self.keep_all(node, label, unknown=True)
         gone = sum(isinstance(i, int) for i in index[: source.axis])
         return Channels(source.space, source.axis - gone, source.known, source.value)
 
@@ -355,7 +361,7 @@ class Flow:
             if axes[index] == channels.axis:
                 self.sizes.append((node, channels.size))
         elif node.all_input_nodes[1:] or channels.axis in axes[index]:
-            self._keep_all(shape_node, label, unknown=True)  # several sizes at once
+            self.keep_all(shape_node, label, unknown=True)  # several sizes at once
 
     def _visit_size(self, node, module, label) -> None:
         tensor = node.args[0]
@@ -368,19 +374,18 @@ class Flow:
         elif node.op == "call_function" and node.args[1] in ("device", "dtype", "ndim"):
             pass
         elif not reads_shape(node) or any(role_of_call(user.target) != "item" for user in node.users):
-            return self._keep_all(node, label, unknown=True)
+            return self.keep_all(node, label, unknown=True)
         return None
 
     def _visit_embedding(self, node, module, label) -> Channels:
-        target = self._fresh(module.embedding_dim, len(node.meta["shape"]) - 1)
+        target = self.fresh(module.embedding_dim, len(node.meta["shape"]) - 1)
         if module.max_norm is not None:  # the norm of a row is that of all its entries
             self.spaces.keep_all(target.space, f"max_norm of {label}")
         self.embeddings.append((node, module, target))
         return target
 
-    def _visit_attention(self, node, module, label) -> None:
-        self.attentions.append((node, module))
-        return self._keep_all(node, label)
+    def _visit_recurrent(self, node, module, label) -> None:
+        return recurrent.visit_layer(self, node, module, label)
 
     # -- backward -----------------------------------------------------------------------------------------
 
@@ -396,6 +401,7 @@ class Flow:
                 wanted = torch.zeros_like(self.spaces.needed(link.target))
                 wanted[link.index[self.spaces.needed(link.source)].flatten()] = True
                 changed |= self.spaces.need(link.target, wanted)
+            changed = changed or recurrent.equalize(self)
             if not changed:
                 for space in self.spaces.roots():
                     if not self.spaces.needed(space).any():

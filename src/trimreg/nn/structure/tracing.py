@@ -77,7 +77,7 @@ class _Tracer(fx.Tracer):
 
 
 #: The first arguments of steps with these roles; for all others it is ``input``.
-_LEADING = {"attention": ("query", "key", "value"), "cat": ("tensors", "dim"), "size": ("input", "dim")}
+_LEADING = {"cat": ("tensors", "dim"), "size": ("input", "dim")}
 
 
 def _pass_by_position(graph: fx.Graph, model: nn.Module) -> None:
@@ -176,7 +176,8 @@ def tensors_in(output: Any) -> list[Tensor]:
         return [output]
     if isinstance(output, dict):
         output = output.values()
-    if not isinstance(output, Iterable) or isinstance(output, str):
+    # Not those in a cache of keys and values: with fewer heads it has other shapes.
+    if not isinstance(output, Iterable) or isinstance(output, str) or hasattr(output, "get_seq_length"):
         return []
     return [t for part in output for t in tensors_in(part)]
 
