@@ -5,7 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimreg.losses import LOSSES, Cox, Gamma, Huber, Logistic, Multinomial, Poisson, get_loss
+from trimreg.losses import (
+    LOSSES,
+    Cox,
+    Gamma,
+    Huber,
+    Logistic,
+    Multinomial,
+    NegativeBinomial,
+    Ordinal,
+    Poisson,
+    Quantile,
+    Tweedie,
+    get_loss,
+)
 from trimreg.losses.offset import Shifted
 
 N = 14
@@ -22,7 +35,16 @@ LOSSES_AND_VARIANTS = {
     "multinomial, a class without samples": Multinomial(n_classes=4),
     "cox, breslow": Cox(ties="breslow"),
     "cox, late starts and strata": CoxInStrata(),
-    **{f"{loss.name}, offsets": Shifted(loss) for loss in (Logistic(), Poisson(), Gamma(), Cox())},
+    "negative_binomial, given dispersion": NegativeBinomial(0.7),
+    "negative_binomial, dispersion 0": NegativeBinomial(0),
+    "tweedie, near Gamma": Tweedie(1.9),
+    "quantile, given smoothing": Quantile(0.8, smoothing=0.3),
+    "ordinal, given thresholds": Ordinal(thresholds=[-0.5, 0.2, 1.0]),
+    "ordinal, a class without samples": Ordinal(n_classes=5),
+    **{
+        f"{loss.name}, offsets": Shifted(loss)
+        for loss in (Logistic(), Poisson(), Gamma(), Cox(), NegativeBinomial(), Tweedie(), Ordinal())
+    },
 }
 
 
@@ -71,13 +93,17 @@ def target(loss, rng, n=N):
         return np.column_stack(columns).astype(float)
     if loss.name == "cox":
         return np.column_stack([rng.integers(0, 6, n), rng.random(n) < 0.7]).astype(float)
-    if loss.name == "multinomial":
+    if loss.name in ("multinomial", "ordinal"):
         return rng.integers(0, 3, n).astype(float)
     if loss.name == "multitask":
         return rng.standard_normal((n, 3))
     if loss.name == "logistic":
         return np.append(rng.integers(0, 2, n - 1), 0.3)
-    if loss.name in ("poisson", "gamma"):
+    if loss.name == "squared_hinge":
+        return rng.integers(0, 2, n).astype(float)
+    if loss.name == "negative_binomial":
+        return rng.negative_binomial(0.7, 0.2, n).astype(float)
+    if loss.positive_target:
         return rng.poisson(2.0, n) + 0.5 * (loss.name == "gamma")
     return rng.standard_normal(n)
 

@@ -8,7 +8,7 @@ from scipy.stats import gamma as gamma_distribution
 from sklearn.linear_model import GammaRegressor, LogisticRegression, PoissonRegressor
 
 from trimreg.losses import Gamma, Logistic, Multinomial, Poisson
-from trimreg.losses.gamma import _largest_log_likelihood
+from trimreg.losses.log_link.gamma import _largest_log_likelihood
 
 N = 120
 

@@ -53,6 +53,8 @@ class Loss:
     report_factor: float = 1.0  # of L in reports: twice least squares is the mean squared error
     copies_columns: bool = False  # whether gram works on copies of its columns, as large as these
     may_diverge: bool = False  # whether the infimum may lie at infinity; then :meth:`trouble` can tell
+    convex: bool = True  # whether L is convex; if not, fits are stationary
+    has_nuisance: bool = False  # whether L is a minimum over parameters that :meth:`held` can fix
 
     @property
     def working_vectors(self) -> int:
@@ -122,6 +124,18 @@ class Loss:
         """:meth:`slope_bound` over all eta with ``L(eta) <= L(start)``; a loss with offsets needs it."""
         return np.inf
 
+    def infimum(self, y: np.ndarray) -> np.ndarray:
+        """The infimum of ``l(., y_i)`` for each sample; a loss with a log link needs it for its score."""
+        raise NotImplementedError
+
+    def estimates(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> dict[str, Any]:
+        """Parameters beside eta, such as a scale, at their best values for these samples, by name."""
+        return {}
+
+    def held(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> Loss:
+        """The loss with such parameters fixed at these values, to be computed for other samples."""
+        return self
+
     def conjugate(self, g: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
         r""":math:`\sup_\eta g'\eta - L(\eta)`, or inf; a loss that gives it can be certified.
 
@@ -143,6 +157,29 @@ class Loss:
         Nuisance parameters, such as a variance, take their maximum likelihood values.
         """
         return 2.0 * n * self.value(eta, y, d)
+
+
+class Nuisance:
+    """A loss with parameters beside eta that takes their best values; it remembers them for the last eta."""
+
+    has_nuisance = True
+    _last: tuple[np.ndarray, np.ndarray, np.ndarray, Any] | None = None
+
+    def _minimizer(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> Any:
+        raise NotImplementedError
+
+    def _best(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> Any:
+        last = self._last
+        if (
+            last is None
+            or last[1] is not y
+            or not (np.array_equal(last[0], eta) and np.array_equal(last[2], d))
+        ):
+            last = self._last = (eta.copy(), y, d.copy(), self._minimizer(eta, y, d))
+        return last[3]
+
+    def value(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
+        return weighted_sum(d, self.pointwise(eta, y, d))  # type: ignore[attr-defined]
 
 
 def slopes_vanish(loss: Loss, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> bool:
@@ -205,6 +242,17 @@ def block_gram(design: Any, W: np.ndarray, n_outputs: int, hessian: Any) -> np.n
             product[k::n_outputs, m::n_outputs] = part
             product[m::n_outputs, k::n_outputs] = part
     return product
+
+
+def deflated(
+    gram: np.ndarray, design: Any, W: np.ndarray, mixed: np.ndarray, inverse: np.ndarray
+) -> np.ndarray:
+    """``gram - (Z'M) S (Z'M)'``: M are mixed derivatives in eta and other parameters, S inverts theirs."""
+    if design.streamed:
+        sums = np.column_stack([design.weighted_sums(W, column) for column in mixed.T])
+    else:
+        sums = design.columns(W).T @ mixed
+    return gram - sums @ np.asarray(inverse) @ sums.T
 
 
 LOSSES: dict[str, type[Loss]] = {}  # those of the library by name; trimreg.losses fills it

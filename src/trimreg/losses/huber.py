@@ -76,6 +76,9 @@ class Huber(Loss):
             return self.scale
         return concomitant_scale(np.abs(y - eta), d, self.epsilon, self._smallest_scale(y, d))
 
+    def estimates(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> dict[str, Any]:
+        return {"scale": float(self.scale_at(eta, y, d))}
+
     def _smallest_scale(self, y, d):
         return smallest_scale(y, d) if self._floor is None else self._floor
 

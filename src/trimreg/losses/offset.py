@@ -11,7 +11,7 @@ from .base import Loss, require_finite
 
 _SHARED = (
     "name", "curvature_bound", "separable", "sees_constants", "copies_columns", "may_diverge",
-    "report_factor", "n_outputs",
+    "report_factor", "n_outputs", "convex", "has_nuisance",
 )  # fmt: skip
 
 
@@ -90,6 +90,20 @@ class Shifted(Loss):
     def gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         target, offset = self._parts(y)
         return self.base.gram(design, W, eta + offset, target, d)
+
+    def step_gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> Any:
+        target, offset = self._parts(y)
+        return self.base.step_gram(design, W, eta + offset, target, d)
+
+    def estimates(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> dict[str, Any]:
+        target, offset = self._parts(y)
+        return self.base.estimates(eta + offset, target, d)
+
+    def held(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> Loss:
+        target, offset = self._parts(y)
+        other = copy.copy(self)
+        other.base = self.base.held(eta + offset, target, d)
+        return other
 
     def slope_bound_from(self, start: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
         target, offset = self._parts(y)

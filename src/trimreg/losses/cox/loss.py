@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..base import Loss, require, require_finite, slopes_vanish
-from ..poisson import exp
+from ..log_link.poisson import exp
 from .terms import Sorted, Terms, columns_of, partial_likelihood_terms, sort_by_time
 
 _TIES = ("efron", "breslow")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import Loss, entropy_terms, require, require_finite, weighted_sum
-from .quadratic import check_size
+from ..base import Loss, entropy_terms, require, require_finite, weighted_sum
+from ..quadratic import check_size
 
 #: Largest exponent in gradients, so that their products with X are finite. The value overflows to infinity
 #: instead, which makes a line search step back.
@@ -60,10 +60,10 @@ class Poisson(Loss):
         square of the right hand side is convex in D and 0 at 0. So its weighted sum, subject to
         :math:`\sum_i d_i D_i \le B`, is largest where one sample has all of B, :math:`D_i = B / d_i`.
         """
-        excess = self.pointwise(start, y)
-        counts = y[y > 0]
-        excess[y > 0] += counts * np.log(counts) - counts
-        return log_link_slope_bound(weighted_sum(d, excess), y, d)
+        return log_link_slope_bound(weighted_sum(d, self.pointwise(start, y) - self.infimum(y)), y, d)
+
+    def infimum(self, y: np.ndarray) -> np.ndarray:
+        return y - entropy_terms(y)
 
     def conjugate(self, g: np.ndarray, y: np.ndarray, d: np.ndarray) -> float:
         r""":math:`\sum_i d_i [\mu_i \log \mu_i - \mu_i]` with the mean :math:`\mu = y + g / d`."""

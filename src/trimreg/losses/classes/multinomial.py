@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import SEPARABLE, Loss, block_gram, require, require_finite, slopes_vanish
+from ..base import SEPARABLE, Loss, block_gram, require, require_finite, slopes_vanish
 
 _SMALLEST_SHARE = 1e-12  # the share of a class without samples, so that its predictor is finite
 

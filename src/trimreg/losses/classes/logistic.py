@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import (
+from ..base import (
     SEPARABLE,
     Loss,
     entropy_terms,

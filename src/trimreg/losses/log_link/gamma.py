@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import Loss, require, require_finite, weighted_sum
+from ..base import Loss, require, require_finite, weighted_sum
+from ..quadratic import check_size
 from .poisson import bounded_exp, exp, log_link_slope_bound
-from .quadratic import check_size
 
 
 class Gamma(Loss):
@@ -54,8 +54,11 @@ class Gamma(Loss):
         With :math:`v = y e^{-\eta}`, :math:`l - \inf l = v - 1 - \log v` and :math:`|l'| = |v - 1|`: this is
         :meth:`Poisson.slope_bound_from` for a count of 1.
         """
-        excess = self.pointwise(start, y) - 1.0 - np.log(y)
+        excess = self.pointwise(start, y) - self.infimum(y)
         return log_link_slope_bound(weighted_sum(d, excess), np.ones_like(y), d)
+
+    def infimum(self, y: np.ndarray) -> np.ndarray:
+        return 1.0 + np.log(y)
 
     def null_predictor(self, y: np.ndarray, d: np.ndarray) -> float:
         return float(np.log(d @ y))

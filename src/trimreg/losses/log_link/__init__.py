@@ -1,0 +1,1 @@
+"""Losses of counts and amounts, whose mean is the exponential of the predictor."""
