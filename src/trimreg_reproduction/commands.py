@@ -23,8 +23,8 @@ def reproduce(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="fig1 to fig4, figS, theory, beyond, gsm, bcm; with networks fig5, tab1, tab2, tab3, nets; "
-            "or all.",
+            help="fig1 to fig4, figS, theory, beyond, gsm, bcm; with networks fig5, tab1, tab2, tab3, nets, "
+            "penalty; or all.",
             metavar="NAME...",
         ),
     ],
@@ -115,8 +115,8 @@ def _batch_device(device, backend, experiments, networks):
     can = any(one.together is not None for one in experiments)
     if not can and not networks:
         raise BadInput(
-            "--device is for networks (fig5, tab1, tab2, tab3, nets) and for batches of Algorithm 1 (fig2, "
-            "fig3); name one of them or drop it"
+            "--device is for networks (fig5, tab1, tab2, tab3, nets, penalty) and for batches of Algorithm 1 "
+            "(fig2, fig3); name one of them or drop it"
         )
     _check_packages("networks", "torch", what="--device")
     from .networks.device import find_device

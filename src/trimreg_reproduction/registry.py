@@ -24,6 +24,7 @@ EXPERIMENTS = {
     "tab2": "networks.tables:TAB2",
     "tab3": "networks.tables:TAB3",
     "nets": "networks.nets:EXPERIMENT",
+    "penalty": "networks.penalty:EXPERIMENT",
 }
 
 

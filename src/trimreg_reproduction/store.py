@@ -276,7 +276,7 @@ class Store:
         for name in self.experiments() if experiments is None else experiments:
             frame = self.frame(name, size, provenance=True)
             if not frame.empty:
-                files.append(write_atomically(Path(folder) / f"{name}.parquet", _parquet(frame)))
+                files.append(write_atomically(Path(folder) / f"{name}.parquet", parquet_bytes(frame)))
         return files
 
     def _planned(self, experiment, size):
@@ -418,7 +418,8 @@ def _need(package):
         raise BadInput(f"this needs {package}: pip install 'trimreg[experiments]'") from None
 
 
-def _parquet(frame):
+def parquet_bytes(frame: Any) -> bytes:
+    """A frame as the contents of a Parquet file; a column with several types is JSON."""
     import pyarrow
 
     tidy = frame.copy()

@@ -6,22 +6,38 @@
   can be asked for a size, and for the group l1 norm and L0 gates with about as many multiplications.
 - fashion: Fashion-MNIST, with the sizes and settings of the same two tables, which were chosen on MNIST
   (LeNet-5 with half of the epochs).
+- longer: the anchors with twice as many epochs.
+- distilled: the anchors, taught by dense networks that train beside them. The validation split decides on
+  weight and temperature, so these networks train on 50,000 images.
+- gates, gates fashion: L0 gates with one price per layer, times several factors.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from itertools import product
+from typing import TYPE_CHECKING
+
 from ..spec import Cell, Experiment
 from . import pictures, verdicts
-from .tables import PEERS, QUICK_SEEDS, SEEDS, one_by_one, run_cell, sizes_of
+from .tables import PEERS, make_trial, one_by_one, run_trial, sizes_of
+from .training.recipes import get_recipe
+
+if TYPE_CHECKING:
+    from .training.trial import Trial
 
 NAME = "nets"
 NETWORKS = ("LeNet-300-100", "LeNet-5")
-SIZED = ("trimmed", "torchao PAT", "magnitude")
+SIZED = ("trimmed", "torchao PAT", "magnitude", "gradual magnitude")
 #: For each part its methods, and for each network the table whose settings it uses.
 PARTS = {
-    "anchors": (("trimmed", "magnitude"), ("tab2", "LeNet-5 beyond")),
+    "anchors": (("trimmed", "magnitude", "gradual magnitude"), ("tab2", "LeNet-5 beyond")),
     "curve": (("dense", "trimmed", *PEERS, "l0 to size"), ("tab1", "plain LeNet-5")),
     "fashion": (("dense", *SIZED), ("tab2", "LeNet-5 beyond")),
+    "longer": (("trimmed",), ("tab2", "tab3")),
+    "distilled": (("trimmed",), ("tab2", "LeNet-5 beyond")),
+    "gates": (("l0 separate",), ("tab1", "plain LeNet-5")),
+    "gates fashion": (("l0 separate",), ("tab2", "tab3")),
 }
 QUICK_PARTS = {"anchors": ("trimmed",), "curve": ("dense", "magnitude")}
 #: For each part the sizes by network.
@@ -32,20 +48,32 @@ SIZES = {
         ["10-25-400-250", "5-13-200-125", "3-7-100-63", "2-4-50-32"],
     ),
     "fashion": (sizes_of("tab2"), sizes_of("tab3")),
+    "longer": (["97-71-33"], ["5-10-76-16"]),
+    "distilled": (["97-71-33"], ["5-10-76-16"]),
+    "gates": (["full"], ["full"]),
+    "gates fashion": (["full"], []),
 }
+#: The epochs of the part "longer".
+LONGER = (320, 160)
+#: Weight and temperature of distillation by network, and the number of teachers.
+LESSONS = (((0.0, 1.0), (0.5, 2.0), (0.9, 2.0), (0.9, 4.0)), ((0.0, 1.0), (0.9, 4.0)))
+TEACHERS = 2
+_TEACHER_SEED = 50
+#: Factors of the prices of gates.
+FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 #: The published errors in percent at the anchors' sizes.
 HOLDERS = {"97-71-33": 1.6, "5-10-76-16": 1.0}
 
 
 def cells(size: str) -> list[Cell]:
-    """The cells of the three parts."""
+    """The cells of all parts."""
     found = []
     for place, network in enumerate(NETWORKS):
         for part, (methods, _) in PARTS.items():
             if size == "quick":
                 methods = QUICK_PARTS.get(part, ())
             sizes = SIZES[part][place][: 1 if size == "quick" else None]
-            for method in methods:
+            for method in methods if sizes else ():
                 for _, asked in one_by_one(method, ["full"] if method == "dense" else sizes):
                     found.append(
                         Cell.of(NAME, part=part, network=network, method=method, sizes=asked, recipe="ours",
@@ -54,18 +82,39 @@ def cells(size: str) -> list[Cell]:
     return found
 
 
+def trial_of(cell: Cell) -> Trial:
+    """The training of a cell."""
+    part, place = cell["part"], NETWORKS.index(cell["network"])
+    alphas, changes = (), {}
+    if part == "longer":
+        changes = {"epochs": LONGER[place]}
+    elif part.startswith("gates"):
+        alphas = FACTORS
+        changes = {"l0_lambda_separate": get_recipe(("tab2", "tab3")[place], "ours").l0_lambda_separate}
+    dataset = "fashion-mnist" if "fashion" in part else "mnist"
+    trial = make_trial(cell, cell["network"], PARTS[part][1][place], dataset, alphas, **changes)
+    if part != "distilled":
+        return trial
+    pupils = list(product(trial.seeds, LESSONS[place]))
+    return dataclasses.replace(
+        trial,
+        sizes=(trial.sizes[0],) * len(pupils) + ("full",) * TEACHERS,
+        seeds=(*(seed for seed, _ in pupils), *range(_TEACHER_SEED, _TEACHER_SEED + TEACHERS)),
+        lessons=(*(lesson for _, lesson in pupils), *[(0.0, 1.0)] * TEACHERS),
+        validation=True,
+    )
+
+
 def run(cell: Cell) -> list[dict]:
-    """One row per size and seed."""
-    part, network = cell["part"], cell["network"]
-    quick = cell["effort"] == "quick"
-    sizes = cell["sizes"].split("+")
-    seeds = range(QUICK_SEEDS[network] if quick else SEEDS)
-    rows = run_cell(
-        table=PARTS[part][1][NETWORKS.index(network)], network=network, method=cell["method"],
-        sizes=[size for size in sizes for _ in seeds], seeds=[seed for _ in sizes for seed in seeds],
-        recipe=cell["recipe"], quick=quick, dataset="fashion-mnist" if part == "fashion" else "mnist",
-    )  # fmt: skip
-    return [row | {"paper": HOLDERS[row["asked"]] if part == "anchors" else None} for row in rows]
+    """One row per size and seed, and per setting if there are several; none of teachers."""
+    trial = trial_of(cell)
+    rows = [row | {"paper": HOLDERS.get(row["asked"])} for row in run_trial(trial)]
+    if trial.lessons:
+        told = [f"weight {weight:g} at temperature {heat:g}" for weight, heat in trial.lessons[:-TEACHERS]]
+        return [row | {"setting": setting} for row, setting in zip(rows, told)]  # noqa: B905
+    if trial.method == "l0 separate":
+        return [row | {"setting": f"prices times {row['alpha']:g}"} for row in rows]
+    return rows
 
 
 EXPERIMENT = Experiment(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..pictures import MARKERS, PALETTE, draw, new_figure, tidy
 from ..spec import Chart
-from .verdicts import NAMES, ORDER, summary
+from .verdicts import NAMES, ORDER, filled, summary
 
 _BAYESIAN = ", Bayesian"
 
@@ -29,15 +29,13 @@ def charts(frame: Any) -> list[Chart]:
             Chart(title[0].upper() + title[1:], "multiplications per image", "test error in %", lines,
                   log_x=True, log_y=_wide([error for line in lines for error in line["y"]]))
         )  # fmt: skip
-    whole = frame[frame["error"].notna()]
-    keys = [column for column in ("part", "network", "asked") if column in frame]
-    for place, group in whole.groupby(keys, sort=False):
-        place = place if isinstance(place, tuple) else (place,)
+    whole = filled(frame[frame["error"].notna()])
+    for place, group in whole.groupby(["part", "network", "asked"], sort=False):
         lines = [
             _epoch_line(_label(method, recipe), rows)
             for (recipe, method), rows in group.groupby(["recipe", "method"], sort=False)
         ]
-        title = f"Test error over epochs, {', '.join(place)}"
+        title = f"Test error over epochs, {', '.join(filter(None, place))}"
         found.append(Chart(title, "epoch", "test error in %", lines, log_y=True))
     return found
 
@@ -90,14 +88,14 @@ def _epoch_line(name, rows):
 def figure(frame: Any) -> Any:
     """One line per row of the table: a point per seed, a bar at the mean, and the paper's error."""
     table = [line for line in summary(frame) if line["error"] is not None]
-    rows = frame[frame["error"].notna()]
+    rows = filled(frame[frame["error"].notna()])
     picture, axes = new_figure(8.6, 1.3 + 0.32 * len(table))
     ax = axes[0, 0]
     diamond = {"markersize": 6, "markerfacecolor": "none", "zorder": 4}
     for place, line in enumerate(table):
         mine = rows
-        for key in ("method", "recipe", "asked"):
-            mine = mine[mine[key] == line[key]]
+        for key in ("part", "method", "recipe", "asked"):
+            mine = mine[mine[key] == line.get(key, "")]
         color = PALETTE[0] if line["method"] == "trimmed" else "0.45"
         marker = "o" if line["recipe"] == "ours" else "s"
         ax.plot(mine["error"], [place] * len(mine), marker, color=color, alpha=0.45, markersize=4, zorder=2)
@@ -159,7 +157,8 @@ def _draw_costs(ax, title, table, methods):
     for part in dict.fromkeys(line["part"] for line in table):
         for name, group in _by_name(line for line in table if line["part"] == part).items():
             rank = methods.index(group[0]["method"])
-            look = {"marker": MARKERS[rank], "color": PALETTE[rank], "linewidth": 1.2, "capsize": 2}
+            marker, color = (*MARKERS, "*")[rank], (*PALETTE, "#8C564B")[rank]
+            look = {"marker": marker, "color": color, "linewidth": 1.2, "capsize": 2}
             if part == "anchors":
                 name += _BAYESIAN
                 look |= {"linestyle": "none", "markerfacecolor": "white", "markersize": 6}

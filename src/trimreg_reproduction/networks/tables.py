@@ -10,11 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 from ..spec import Cell, Experiment
 from . import pictures, verdicts
 from .training.architectures import parse_size
-from .training.recipes import get_recipe
+from .training.recipes import QUICK, get_recipe
+
+if TYPE_CHECKING:
+    from .training.trial import Trial
 
 #: For each table the network, and the errors in the paper by method and size.
 TABLES = {
@@ -30,7 +35,9 @@ TABLES = {
         ("trimmed", "9-18-65-25"): 1.0, ("trimmed", "8-17-53-19"): 1.0,
     }),
 }  # fmt: skip
-PEERS = ("group l1", "torchao PAT", "magnitude")
+PEERS = ("group l1", "torchao PAT", "magnitude", "gradual magnitude")
+#: Methods at half of the network on Fashion-MNIST, beside table 1.
+FASHION = ("dense", "trimmed", "magnitude", "gradual magnitude")
 SEEDS = 5
 QUICK_SEEDS = {"LeNet-300-100": 2, "LeNet-5": 1}
 QUICK_IMAGES = {"LeNet-300-100": 2000, "LeNet-5": 400}
@@ -53,11 +60,18 @@ def table_cells(table: str, size: str) -> list[Cell]:
     ours += [row for method in ("trimmed", *PEERS) for row in one_by_one(method, sizes)]
     authors = [("dense", "full"), ("group l1", asked)] if table == "tab1" else []
     authors.append(("trimmed", asked))
-    return [
+    cells = [
         Cell.of(table, method=method, sizes=sizes, recipe=recipe, effort=size)
         for recipe, rows in (("ours", ours), ("paper", authors))
         for method, sizes in rows
     ]
+    if table == "tab1" and size == "full":
+        cells += [
+            Cell.of(table, method=method, sizes="full" if method == "dense" else asked, recipe="ours",
+                    effort=size, part="Fashion-MNIST")
+            for method in FASHION
+        ]  # fmt: skip
+    return cells
 
 
 def one_by_one(method: str, sizes: Sequence[str]) -> list[tuple[str, str]]:
@@ -67,43 +81,57 @@ def one_by_one(method: str, sizes: Sequence[str]) -> list[tuple[str, str]]:
 
 def run_table(cell: Cell) -> list[dict]:
     """The rows of a cell, one per size and seed; a row of a missing peer says why it was skipped."""
-    network, printed = TABLES[cell.experiment]
-    quick = cell["effort"] == "quick"
-    seeds = range(QUICK_SEEDS[network] if quick else SEEDS)
-    sizes = cell["sizes"].split("+")
-    rows = run_cell(
-        table=cell.experiment, network=network, method=cell["method"],
-        sizes=[size for size in sizes for _ in seeds], seeds=[seed for _ in sizes for seed in seeds],
-        recipe=cell["recipe"], quick=quick,
-    )  # fmt: skip
-    known = dict(printed)
+    known = dict(TABLES[cell.experiment][1])
     if cell.experiment == "tab1":
-        known["group l1", sizes[0]] = printed["group l1", "784-241-67"]
+        known["group l1", sizes_of("tab1")[0]] = known["group l1", "784-241-67"]
+    if "part" in dict(cell.parameters):
+        known = {}
+    rows = run_trial(trial_of_table(cell))
     return [row | {"paper": known.get((cell["method"], row["asked"]))} for row in rows]
 
 
-def run_cell(
-    *, table: str, network: str, method: str, sizes: list[str], seeds: list[int], recipe: str, quick: bool,
-    dataset: str = "mnist",
-) -> list[dict]:  # fmt: skip
-    """Train and measure, with the settings of ``table``."""
-    from .device import find_device
-    from .training.trial import Trial, rows_of, train
+def trial_of_table(cell: Cell) -> Trial:
+    """The training of a cell."""
+    dataset = "fashion-mnist" if "part" in dict(cell.parameters) else "mnist"
+    return make_trial(cell, TABLES[cell.experiment][0], cell.experiment, dataset)
 
+
+def make_trial(
+    cell: Cell, network: str, table: str, dataset: str, alphas: Sequence[float] = (), **changes: Any
+) -> Trial:
+    """The training of all sizes and seeds of a cell, each with all ``alphas`` if there are any.
+
+    ``table`` says whose recipe it has, with ``changes``.
+    """
+    from .training.trial import Trial
+
+    quick = cell["effort"] == "quick"
+    sizes = cell["sizes"].split("+")
     for size in sizes:
         parse_size(network, size)
-    trial = Trial(
-        network, method, tuple(sizes), tuple(seeds), get_recipe(table, recipe, quick), dataset,
-        images=QUICK_IMAGES[network] if quick else None,
+    seeds = range(QUICK_SEEDS[network] if quick else SEEDS)
+    replicas = product(sizes, seeds, alphas or (None,))
+    asked, each, strengths = (tuple(values) for values in zip(*replicas, strict=True))
+    recipe = get_recipe(table, cell["recipe"]).change(**changes | (QUICK if quick else {}))
+    return Trial(
+        network, cell["method"], asked, each, recipe, dataset,
+        images=QUICK_IMAGES[network] if quick else None, alphas=strengths if alphas else None,
     )  # fmt: skip
+
+
+def run_trial(trial: Trial) -> list[dict]:
+    """Train and measure."""
+    from .device import find_device
+    from .training.trial import rows_of, train
+
     try:
         result = train(trial, find_device())
     except ImportError as missing:
-        if method != "torchao PAT":
+        if trial.method != "torchao PAT":
             raise
         blank = dict.fromkeys(verdicts.MEASURES)
-        rows = [blank | {"seed": seed, "asked": size} for seed, size in zip(seeds, sizes, strict=True)]
-        return [row | {"skipped": str(missing)} for row in rows]
+        pairs = zip(trial.seeds, trial.sizes, strict=True)
+        return [blank | {"seed": seed, "asked": size, "skipped": str(missing)} for seed, size in pairs]
     return [row | {"skipped": None} for row in rows_of(result)]
 
 

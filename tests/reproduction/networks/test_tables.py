@@ -1,12 +1,13 @@
 """Tables 1 to 3 and beyond: cells, rows, verdicts, and the tuning of recipes."""
 
 import json
+import multiprocessing.dummy
 import sys
 
 import pandas as pd
 import pytest
 
-from trimreg_reproduction.networks import nets, pictures, tables, tune, verdicts
+from trimreg_reproduction.networks import batch, nets, penalty, pictures, tables, tune, verdicts
 from trimreg_reproduction.networks.training.architectures import parse_size
 from trimreg_reproduction.networks.training.recipes import OURS, QUICK
 from trimreg_reproduction.spec import Cell
@@ -58,13 +59,13 @@ def test_cells(table):
             parse_size(network, size)
             rows.add((cell["method"], size, cell["recipe"]))
     for size in tables.sizes_of(table):
-        for method in ("trimmed", "group l1", "torchao PAT", "magnitude"):
+        for method in ("trimmed", *tables.PEERS):
             assert (method, size, "ours") in rows
         assert ("trimmed", size, "paper") in rows
     assert ("dense", "full", "ours") in rows
     for method, size in printed:
         assert (method, size, "ours") in rows or (method, size) == ("group l1", "784-241-67")
-    methods = {"dense", "trimmed", "group l1", "torchao PAT", "magnitude"}
+    methods = {"dense", "trimmed", *tables.PEERS}
     if table != "tab1":
         methods |= {"l0", "l0 separate"}
     assert {cell["method"] for cell in quick} == methods
@@ -74,7 +75,7 @@ def test_cells(table):
 def test_cells_beyond():
     full = nets.cells("full")
     assert len({cell.name for cell in full}) == len(full)
-    assert {cell["part"] for cell in full} == {"anchors", "curve", "fashion"}
+    assert {cell["part"] for cell in full} == set(nets.PARTS)
     for cell in full:
         for size in cell["sizes"].split("+"):
             parse_size(cell["network"], size)
@@ -84,9 +85,7 @@ def test_cells_beyond():
         if (cell["part"], cell["network"]) == ("curve", "LeNet-5"):
             by_method.setdefault(cell["method"], []).extend(cell["sizes"].split("+"))
     assert by_method.pop("dense") == ["full"]
-    assert by_method == dict.fromkeys(
-        ["trimmed", "group l1", "torchao PAT", "magnitude", "l0 to size"], nets.SIZES["curve"][1]
-    )
+    assert by_method == dict.fromkeys(["trimmed", *tables.PEERS, "l0 to size"], nets.SIZES["curve"][1])
     assert len(nets.cells("quick")) == 6
 
 
@@ -122,9 +121,12 @@ def test_every_method_gives_rows(small, method):
 
 def test_the_paper_s_error_of_the_group_l1_norm_stands_beside_it(small, monkeypatch):
     row = {"error": 1.0, "asked": "392-150-50"}
-    monkeypatch.setattr(tables, "run_cell", lambda **given: [row])
+    monkeypatch.setattr(tables, "run_trial", lambda trial: [row])
     cell = Cell.of("tab1", method="group l1", sizes="392-150-50", recipe="ours", effort="full")
     assert tables.run_table(cell) == [row | {"paper": 1.7}]
+    fashion = Cell.of("tab1", **dict(cell.parameters), part="Fashion-MNIST")
+    assert tables.run_table(fashion) == [row | {"paper": None}]
+    assert tables.trial_of_table(fashion).dataset == "fashion-mnist"
 
 
 def test_a_cell_of_several_sizes_has_rows_of_each(small):
@@ -147,26 +149,95 @@ def test_the_authors_recipe_and_the_convolutional_network(small):
     assert row["macs"] <= 576 * 25 * 8 + 64 * 25 * 8 * 17 + 53 * 19 + 190
 
 
+def cell_beyond(part, network="LeNet-300-100", method="trimmed", sizes="97-71-33", effort="quick"):
+    return Cell.of(
+        "nets", part=part, network=network, method=method, sizes=sizes, recipe="ours", effort=effort
+    )
+
+
 def test_parts_beyond(small, monkeypatch):
-    asked = {}
+    trial = nets.trial_of(
+        cell_beyond("fashion", "LeNet-5", sizes="20-25-45-150+9-18-65-25+8-17-53-19", effort="full")
+    )
+    assert (trial.dataset, trial.recipe.epochs, trial.alphas) == ("fashion-mnist", 80, None)
+    assert trial.seeds == (0, 1, 2, 3, 4) * 3
+    assert trial.sizes[:6] == ("20-25-45-150",) * 5 + ("9-18-65-25",)
+    longer = nets.trial_of(cell_beyond("longer", effort="full"))
+    assert (longer.dataset, longer.recipe.epochs, longer.sizes) == ("mnist", 320, ("97-71-33",) * 5)
+    gates = nets.trial_of(cell_beyond("gates", "LeNet-5", "l0 separate", "full", "full"))
+    assert gates.alphas == nets.FACTORS * 5
+    assert gates.recipe.l0_lambda_separate == (10.0, 0.5, 0.1, 10.0)
+    monkeypatch.setattr(nets, "run_trial", lambda trial: [{"asked": trial.sizes[0], "alpha": 3.0}])
+    assert nets.run(cell_beyond("anchors")) == [{"asked": "97-71-33", "alpha": 3.0, "paper": 1.6}]
+    (row,) = nets.run(cell_beyond("gates", method="l0 separate", sizes="full"))
+    assert (row["setting"], row["paper"]) == ("prices times 3", None)
 
-    def note(**given):
-        asked.update(given)
-        return [{"error": 1.0, "asked": "97-71-33"}]
 
-    monkeypatch.setattr(nets, "run_cell", note)
-    cell = Cell.of("nets", part="fashion", network="LeNet-5", method="trimmed",
-                   sizes="20-25-45-150+9-18-65-25+8-17-53-19", recipe="ours", effort="full")  # fmt: skip
-    assert nets.run(cell) == [{"error": 1.0, "asked": "97-71-33", "paper": None}]
-    assert (asked["dataset"], asked["table"], len(asked["sizes"])) == ("fashion-mnist", "LeNet-5 beyond", 15)
-    assert asked["seeds"] == [0, 1, 2, 3, 4] * 3
-    assert asked["sizes"][:6] == ["20-25-45-150"] * 5 + ["9-18-65-25"]
-    cell = Cell.of(
-        "nets", part="anchors", network="LeNet-300-100", method="trimmed", sizes="97-71-33", recipe="ours",
-        effort="quick",
-    )  # fmt: skip
-    assert nets.run(cell) == [{"error": 1.0, "asked": "97-71-33", "paper": 1.6}]
-    assert (asked["dataset"], asked["sizes"]) == ("mnist", ["97-71-33"] * 2)
+def test_pupils_learn_from_teachers_and_only_they_have_rows(small):
+    rows = nets.run(cell_beyond("distilled"))
+    assert len(rows) == 2 * len(nets.LESSONS[0])
+    assert {(row["asked"], row["exact"]) for row in rows} == {("97-71-33", True)}
+    assert [row["setting"] for row in rows[:2]] == [
+        "weight 0 at temperature 1", "weight 0.5 at temperature 2"
+    ]  # fmt: skip
+    assert all(row["validation_error"] is not None for row in rows)
+
+
+# -- the penalty and its schedule, and cells in a limited time --------------------------------------------
+
+
+def test_penalty_cells_rows_and_verdict(small, tmp_path, capsys):
+    full = penalty.cells("full")
+    assert len({cell.name for cell in full}) == len(full) == 14
+    trial = penalty.trial_of(full[0])
+    assert (trial.recipe.epochs, trial.validation, len(trial.seeds)) == (
+        30,
+        True,
+        5 * 3 * len(penalty.ALPHAS),
+    )
+    by_method = {cell["method"]: cell for cell in penalty.cells("quick")}
+    rows = penalty.run(by_method["bcd"])
+    assert [row["setting"] for row in rows[:2]] == ["alpha 0.1, tau 0.01", "alpha 0.3, tau 0.01"]
+    assert all(row["exact"] and row["alpha"] in penalty.ALPHAS for row in rows)
+
+    place = {"part": "MNIST", "network": "LeNet-300-100"}
+    made = []
+    for method, error, valid in (
+        ("gradual magnitude", 1.5, 1.4), ("soft", 1.3, 1.2), ("soft", 1.2, 1.6), ("bcd", 1.6, 1.5),
+    ):  # fmt: skip
+        setting = (
+            {"setting": f"alpha {valid:g}", "alpha": valid} if method in penalty.SOFT else {"setting": ""}
+        )
+        spread = (error - 0.01, error, error + 0.01)
+        made += line(method, errors=spread, validation_error=valid, **place, **setting)
+    frame = pd.DataFrame(made)
+    verdict = penalty.judge(frame)
+    assert verdict.kind == "partly"
+    assert "soft penalty (alpha 1.2) -0.20 +- 0.02" in verdict.measured  # not the one that tests best
+    assert "Algorithm 1 (alpha 1.5) +0.10 +- 0.02" in verdict.measured
+    (chart,) = penalty.charts(frame)
+    assert {one["name"]: one["y"] for one in chart.lines}["soft penalty"] == [1.3, 1.2]
+    assert len(penalty.figure(frame).axes) == 1
+    assert penalty.judge(frame[frame["method"] == "soft"]).kind == "not"
+
+
+def test_cells_in_a_limited_time(small, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(batch, "get_context", lambda kind: multiprocessing.dummy)  # threads
+    path = tmp_path / "rows.jsonl"
+    wanted = ["tab1/*magnitude*", "tab1/*method=trimmed*ours*"]
+    batch.main([*wanted, "--quick", "--to", str(path), "--workers", "1", "--seconds", "1e6"])
+    lines = batch.finished_lines(path)
+    assert [len(one["rows"]) for one in lines] == [2, 2, 2]
+    with path.open("a") as file:
+        file.write('{"cell": "tab1/cut off')
+    batch.main([*wanted, "--quick", "--to", str(path)])  # nothing is left to train
+    assert batch.finished_lines(path) == lines
+    batch.main(["tab1/*dense*", "--quick", "--to", str(path), "--seconds", "0"])
+    assert "left: ['tab1/method=dense" in capsys.readouterr().out
+    batch.main(["--to", str(path), "--add", str(tmp_path)])
+    table = pd.read_parquet(tmp_path / "tab1.parquet")
+    assert set(table["cell"]) == {one["cell"] for one in lines}
+    assert (tmp_path / "tab1.svg").exists()
 
 
 def test_a_peer_that_is_not_there_is_said(small, monkeypatch):

@@ -39,6 +39,22 @@ class Split(NamedTuple):
 
 
 @dataclass
+class Lessons:
+    """Distillation from the last ``teachers`` replicas, which train beside their pupils.
+
+    Attributes
+    ----------
+    weights, temperatures : Tensor
+        Of shape (replicas,). A weight of 0 means that the replica learns from the labels alone.
+    teachers : int
+    """
+
+    weights: Tensor
+    temperatures: Tensor
+    teachers: int
+
+
+@dataclass
 class Trained:
     """The results of a training.
 
@@ -92,6 +108,33 @@ def sum_of_losses(logits: Tensor, labels: Tensor, recipe: Recipe) -> Tensor:
     )
 
 
+def sum_of_lessons(logits: Tensor, labels: Tensor, lessons: Lessons) -> Tensor:
+    r"""The sum over replicas of the losses of distillation (Hinton, Vinyals and Dean 2015),
+
+    .. math:: (1 - \lambda) H(y, q^1) + \lambda T^2 H(p^T, q^T),
+
+    H the mean cross-entropy, q^T the answers of the replica at temperature T, and p^T those of the mean
+    logits of the teachers in the same pass, as constants.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from trimreg_reproduction.networks.training.loop import Lessons, sum_of_lessons
+    >>> lessons = Lessons(torch.tensor([0.5, 0.0]), torch.tensor([2.0, 1.0]), 1)
+    >>> sum_of_lessons(torch.zeros(2, 5, 10), torch.zeros(5, dtype=torch.int64), lessons)  # 3.5 log 10
+    tensor(8.0590)
+    """
+    replicas, batch, _ = logits.shape
+    alone = functional.cross_entropy(
+        logits.flatten(0, 1), labels.expand(replicas, batch).reshape(-1), reduction="none"
+    )
+    alone = alone.view(replicas, batch).mean(1)
+    heat = lessons.temperatures.view(-1, 1, 1)
+    taught = functional.softmax(logits[-lessons.teachers :].detach().mean(0) / heat, -1)
+    distilled = -(taught * functional.log_softmax(logits / heat, -1)).sum(-1).mean(1)
+    return torch.lerp(alone, lessons.temperatures.square() * distilled, lessons.weights).sum()
+
+
 @torch.no_grad()
 def wrong_answers(model: nn.Module, split: Split, batch: int = 1000) -> Tensor:
     """The number of images that each replica misclassifies, (replicas,), on the device."""
@@ -110,11 +153,14 @@ class Trainer:
     """One training: a model, its images, a recipe and a pruner.
 
     ``model`` is an ensemble on the device of the images of ``split``. Images that do not fill the last batch
-    of an epoch are left out of that epoch.
+    of an epoch are left out of that epoch. With ``lessons``, some replicas learn from others.
     """
 
-    def __init__(self, model: nn.Module, split: Split, recipe: Recipe, pruner: Pruner):
+    def __init__(
+        self, model: nn.Module, split: Split, recipe: Recipe, pruner: Pruner, lessons: Lessons | None = None
+    ):
         self.model, self.split, self.recipe, self.pruner = model, split, recipe, pruner
+        self.lessons = lessons
         self.device = split.images.device
         self.count = len(split.labels)
         self.steps_per_epoch = steps_per_epoch(self.count, recipe)
@@ -159,7 +205,11 @@ class Trainer:
 
     def objective(self, images: Tensor, labels: Tensor) -> Tensor:
         """The sum of the losses of all replicas on a batch, with the divergence of Bayesian layers."""
-        loss = sum_of_losses(self.model(images), labels, self.recipe)
+        answers = self.model(images)
+        if self.lessons is None:
+            loss = sum_of_losses(answers, labels, self.recipe)
+        else:
+            loss = sum_of_lessons(answers, labels, self.lessons)
         if self.recipe.form == "bayes" and self.recipe.kl != "none":
             loss = loss + self._kl_weight * kl_loss(self.model, self.count, self.recipe.kl).sum()
         return loss

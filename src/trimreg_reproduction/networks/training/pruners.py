@@ -17,9 +17,7 @@ from torch import Tensor, nn
 from trimreg.nn import LayerGroups, Ramp, Slab, TrimmedGroupL1, l0_loss, layer_groups
 from trimreg.nn.penalty.rules import group_factor, kept_largest
 
-from .recipes import GATED, Recipe
-
-METHODS = ("dense", "trimmed", "group l1", "torchao PAT", "magnitude", *GATED)
+from .recipes import Recipe
 
 
 class Pruner:

@@ -28,6 +28,9 @@ from .architectures import layers_of
 FORMS = ("plain", "bayes", "l0")
 #: Methods with L0 gates: at given prices, at prices by layer, and at prices that lead to a size.
 GATED = ("l0", "l0 separate", "l0 to size")
+#: Methods that rank by the norm, and methods that cut once.
+BY_NORM = ("magnitude", "gradual magnitude", "soft", "bcd")
+ONCE = ("magnitude", "once, taylor")
 CHOICES = {
     "form": FORMS,
     "input_scaling": ("unit", "standard"),
@@ -222,26 +225,26 @@ CHANGES: dict[str, dict[str, dict]] = {
 QUICK = {"epochs": 3}
 
 
-def get_recipe(table: str, name: str, quick: bool = False) -> Recipe:
+def get_recipe(table: str, name: str) -> Recipe:
     """The recipe "ours" or "paper" for a table."""
     if name not in ("ours", "paper"):
         raise ValueError(f"no recipe {name!r}; choose from ours, paper")
-    recipe = (OURS if name == "ours" else PAPER).change(**CHANGES[table][name])
-    return recipe.change(**QUICK) if quick else recipe
+    return (OURS if name == "ours" else PAPER).change(**CHANGES[table][name])
 
 
 def for_method(recipe: Recipe, method: str, network: str) -> Recipe:
     """The recipe adapted to a method: the same schedule, epochs and noise, another way to shrink.
 
-    Magnitude pruning cuts once, when our method would freeze the structure. L0 has gates in place of the
-    posterior, and its own divergence.
+    Magnitude pruning ranks by the norm. It cuts once, when our method would freeze the structure, or
+    gradually, as ours. "once, taylor" is our method without its schedule. The soft penalty and Algorithm 1
+    need strengths and rank by the norm. L0 has gates in place of the posterior, and its own divergence.
     """
-    if method == "magnitude":
+    if method in BY_NORM:
+        mode = "bcd" if method == "bcd" else "exact"
+        recipe = recipe.change(criterion="norm", mode=mode, alpha=math.inf, masked_forward=False)
+    if method in ONCE:
         when = 0.45 if recipe.freeze_at is None else recipe.freeze_at
-        return recipe.change(
-            shrink_from=when, shrink_until=when, freeze_at=when, mode="exact", alpha=math.inf,
-            criterion="norm", masked_forward=False,
-        )  # fmt: skip
+        recipe = recipe.change(shrink_from=when, shrink_until=when, freeze_at=when)
     if method in GATED:
         prices = recipe.l0_lambda_separate if method == "l0 separate" else recipe.l0_lambda
         return recipe.change(form="l0", kl="none", l0_lambda=prices[: len(layers_of(network))])

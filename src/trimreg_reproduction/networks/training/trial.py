@@ -20,10 +20,10 @@ from trimreg.nn import export
 
 from .architectures import format_size, layers_of, macs, parse_size
 from .data import load_splits
-from .loop import Split, Trained, Trainer, steps_per_epoch
+from .loop import Lessons, Split, Trained, Trainer, steps_per_epoch
 from .models import build, plain_network
 from .pruners import L0, GroupL1, Pruner, Trimmed
-from .recipes import GATED, Recipe, for_method
+from .recipes import BY_NORM, GATED, Recipe, for_method
 
 #: Strengths to try for methods that cannot be asked for a size: those of the group l1 norm, on the scale of a
 #: proximal step under Adam, and those of gates, as factors of the recipe's prices.
@@ -56,6 +56,9 @@ class Trial:
     alphas : tuple of float, optional
         Strengths, one per replica. By default that of the recipe for the trimmed penalty, and a chosen one
         for methods of :data:`ALPHAS`.
+    lessons : tuple of (float, float), optional
+        For each replica the weight and the temperature of distillation. The last replicas, of size "full",
+        are the teachers.
     """
 
     network: str
@@ -67,6 +70,7 @@ class Trial:
     validation: bool = False
     images: int | None = None
     alphas: tuple[float, ...] | None = None
+    lessons: tuple[tuple[float, float], ...] | None = None
 
     def __post_init__(self):
         if len(self.sizes) != len(self.seeds) or not self.seeds:
@@ -111,10 +115,18 @@ def train(trial: Trial, device: torch.device | str = "cpu") -> Result:
         model = build(trial.network, trial.seeds, recipe, device)
         steps = recipe.epochs * steps_per_epoch(len(splits["train"].labels), recipe)
         pruner = make_pruner(trial, recipe, model, steps, len(splits["train"].labels), alphas)
-        trainer = Trainer(model, splits["train"], recipe, pruner)
+        trainer = Trainer(model, splits["train"], recipe, pruner, make_lessons(trial, device))
         tests = {name: split for name, split in splits.items() if name != "train"}
         trained = trainer.fit(tests, evaluation_batch=2000 if trial.network == "LeNet-300-100" else 500)
     return Result(trial, recipe, model, pruner, trained, splits["test"], alphas)
+
+
+def make_lessons(trial: Trial, device: torch.device) -> Lessons | None:
+    """The distillation of a trial, if any."""
+    if trial.lessons is None:
+        return None
+    weights, temperatures = torch.tensor(trial.lessons, device=device).T.contiguous()
+    return Lessons(weights, temperatures, trial.sizes.count("full"))
 
 
 def make_pruner(
@@ -124,7 +136,7 @@ def make_pruner(
     names = list(layers_of(trial.network))
     if trial.method == "dense":
         return Pruner(model, names)
-    if trial.method in ("trimmed", "magnitude"):
+    if trial.method in ("trimmed", "once, taylor", *BY_NORM):
         return Trimmed(model, trial.keep(), recipe, steps, alphas)
     if trial.method == "torchao PAT":
         from .pat import Pat
