@@ -275,7 +275,7 @@ def test_swaps_are_of_single_coefficients_of_least_squares():
         ({"intercept": "no"}, "intercept must be"),
         ({"y": np.zeros(40)}, r"y must be a matrix of shape \(40, any\)"),
         ({"y": np.zeros((39, 2))}, "y must be a matrix"),
-        ({"positive": True}, "positive must be False"),
+        ({"positive": True}, "positive, lower and upper must be left off"),
         ({"penalty": TrimmedL1(1, groups=[0, 1])}, "groups must hold a label"),
         ({"penalty": TrimmedL1(7)}, "h must be"),
         ({"penalty": TrimmedL1(1, q=1)}, "q must be 2 or inf"),
@@ -295,5 +295,5 @@ def test_bad_arguments_are_named(change, name):
 
 def test_positive_is_for_single_coefficients():
     X, y = data("quadratic")
-    with pytest.raises(ValueError, match="positive must be False with groups"):
+    with pytest.raises(ValueError, match="positive, lower and upper must be left off"):
         stationarity(X, y, np.zeros(P), penalty=TrimmedL1(1, groups=LABEL), alpha=0.1, positive=True)

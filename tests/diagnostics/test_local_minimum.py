@@ -206,7 +206,7 @@ class TestReasons:
             ([2.0, 0.0, 0.0], {}, 0, "free"),
             ([3.0, 0.0, 0.0], {"alpha": 0.7}, 1, "zero and penalized"),
             ([3.0, 0.9, 0.0], {"alpha": 0.7}, 1, "nonzero and penalized"),
-            ([3.0, 0.0, -0.1], {"positive": True}, 2, "negative"),
+            ([3.0, 0.0, -0.1], {"positive": True}, 2, "beyond a bound"),
             ([3.0, 0.0, 0.0], {"factor": [1.0, 0.0, 1.0]}, 1, "never penalized"),
             ([3.0, 0.0, 0.5], {"factor": [1.0, 1.0, np.inf]}, 2, "excluded"),
         ],

@@ -269,7 +269,7 @@ def test_bad_input_names_its_argument(arguments, message):
 
 def test_fits_that_cannot_be_certified_say_why():
     X, y = data()
-    with pytest.raises(ValueError, match="positive must be False"):
+    with pytest.raises(ValueError, match="positive, lower and upper must be left off"):
         TrimmedLasso(h=2, positive=True).fit(X, y).certify(X, y)
     with pytest.raises(ValueError, match="n_outliers must be 0"):
         TrimmedLasso(h=2, n_outliers=3).fit(X, y).certify(X, y)

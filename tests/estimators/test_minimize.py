@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from trimreg import TrimmedL1, minimize, solve
 from trimreg.estimators.function.derivatives import derivatives
-from trimreg.penalties.base import bounded_residual
+from trimreg.penalties.base import subgradient_residual
 from trimreg.solvers.box import minimize_box
 
 
@@ -278,7 +278,8 @@ def test_the_residual_over_a_box_is_the_nearest_subgradient():
         if lower == upper:
             normals = np.r_[cone, -cone]
         nearest = np.min(np.abs(np.add.outer(gradient + t * np.asarray(signs), normals)))
-        found = bounded_residual(*(np.array([float(x)]) for x in (theta, gradient, t, lower, upper)))
+        theta, gradient, t, *box = (np.array([float(x)]) for x in (theta, gradient, t, lower, upper))
+        found = subgradient_residual(theta, gradient, t, box)
         assert abs(found[0]) == pytest.approx(nearest, abs=1e-12)
 
 
@@ -322,7 +323,7 @@ def fine(t):
         (fine, {"lower": [0, 0.5, 0]}, "excludes 0 for parameter 1.*penalty_factor 0"),
         (fine, {"upper": -1.0}, "upper excludes 0"),
         (fine, {"lower": np.nan}, "lower must not be NaN"),
-        (fine, {"lower": [0, 0]}, "lower must be a number or have shape"),
+        (fine, {"lower": [0, 0]}, "lower must be a number, or hold one"),
         (fine, {"positive": 1}, "positive"),
         (fine, {"total": "1"}, "total"),
         (fine, {"total": 1.0, "h": 2, "upper": 0.4, "start": None}, "within reach"),

@@ -175,7 +175,7 @@ def test_positive_is_for_single_coefficients(name, make):
     case = make(name)
     groups = None if name == "classes" else [0, 0, 0, 1, 1, 1, 2, 2, 2]
     kind = TrimmedLasso if name == "group" else case.kind
-    with pytest.raises(ValueError, match="positive=True is for single coefficients"):
+    with pytest.raises(ValueError, match="positive is for single coefficients"):
         kind(h=1, groups=groups, positive=True).fit(case.X, case.y)
 
 

@@ -232,9 +232,9 @@ def test_groups_of_one_are_single_coefficients(q, t):
 def test_singles_are_the_plain_functions():
     x, g = np.array([1.0, 0.0, -2.0]), np.array([0.5, -3.0, 1.0])
     np.testing.assert_array_equal(Singles(3).shrink(x, 1.5), soft_threshold(x, 1.5))
-    for positive in (False, True, np.array([True, True, False])):
-        expected = subgradient_residual(x, g, 1.0, positive)
-        np.testing.assert_array_equal(Singles(3).residual(x, g, 1.0, positive), expected)
+    for bounds in (None, (np.full(3, -2.0), np.array([1.0, np.inf, 0.0]))):
+        expected = subgradient_residual(x, g, 1.0, bounds)
+        np.testing.assert_array_equal(Singles(3).residual(x, g, 1.0, bounds), expected)
 
 
 # -- what groups may be -----------------------------------------------------------------------------

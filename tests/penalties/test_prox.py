@@ -50,9 +50,12 @@ SEPARABLE = {
 }
 
 
-def lowest_cost(cost, z, positive):
-    """The least value of a function of one number between 0 and z, by a grid and a local search."""
-    grid = np.linspace(0.0, max(z, 0.0) if positive else z, 2001)
+ends = st.sampled_from([0.0, 0.4, 1.0, 3.0, np.inf])
+
+
+def lowest_cost(cost, z, lower=-np.inf, upper=np.inf):
+    """The least value of a function between 0 and z and the bounds, by a grid and a local search."""
+    grid = np.linspace(0.0, np.clip(z, lower, upper), 2001)
     values = cost(grid)
     best = int(np.argmin(values))
     a, b = sorted((grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]))
@@ -70,21 +73,23 @@ def lowest_cost(cost, z, positive):
     factor=st.sampled_from([0.5, 1.0, 2.0]),
     excess=st.one_of(st.sampled_from([0.05, 1.5, np.inf]), st.floats(0.05, 5)),
     step=st.one_of(st.sampled_from([1.0, 2.5, 20.0]), st.floats(0.05, 20)),
-    positive=st.booleans(),
+    below=ends,
+    above=ends,
 )
-def test_separable_prox_is_the_lowest_point(name, z, alpha, factor, excess, step, positive):
+def test_separable_prox_is_the_lowest_point(name, z, alpha, factor, excess, step, below, above):
     build, value, slope = SEPARABLE[name]
     gamma = {"l1": 0.0, "mcp": 1.0, "scad": 2.0}[name] + excess  # steps above and below it occur
     level = alpha * factor
-    x = float(build(gamma, [factor]).bind(1).prox(np.array([z]), alpha, step, positive)[0])
+    bounds = None if below == above == np.inf else (np.array([-below]), np.array([above]))
+    x = float(build(gamma, [factor]).bind(1).prox(np.array([z]), alpha, step, bounds)[0])
 
     def cost(x):
         return (x - z) ** 2 / (2 * step) + value(np.abs(x), level, gamma)
 
-    reference = lowest_cost(cost, z, positive)
+    reference = lowest_cost(cost, z, -below, above)
     assert cost(x) <= reference + 1e-12 * (1 + reference)
-    assert not (positive and x < 0)
-    if x != 0:  # the derivative is continuous there, so it vanishes at a minimum
+    assert -below <= x <= above
+    if x not in (-below, 0, above):  # the derivative is continuous there, so it vanishes at a minimum
         assert (x - z) / step + slope(abs(x), level, gamma) * np.sign(x) == pytest.approx(0, abs=1e-6)
 
 
@@ -106,15 +111,15 @@ def trimmed_cost(x, z, factor, h, alpha, step):
     return np.sum((x - z) ** 2) / (2 * step) + alpha * r[: max(r.size - h, 0)].sum()
 
 
-def best_of_all_free_sets(z, factor, h, alpha, step, positive):
+def best_of_all_free_sets(z, factor, h, alpha, step, lower, upper):
     regular = np.flatnonzero((factor > 0) & np.isfinite(factor))
-    fixed = np.where(np.isinf(factor), 0.0, np.maximum(z, 0) if positive else z)
+    z = np.where(np.isinf(factor), 0.0, z)
     lowest = np.inf
     for free in combinations(regular, min(h, regular.size)):
-        x = fixed.copy()
+        x = np.clip(z, lower, upper)
         for j in set(regular) - set(free):
-            size = max(abs(fixed[j]) - step * alpha * factor[j], 0.0)
-            x[j] = np.sign(fixed[j]) * size
+            size = max(abs(z[j]) - step * alpha * factor[j], 0.0)
+            x[j] = np.clip(np.sign(z[j]) * size, lower[j], upper[j])
         # The cost of this choice, an upper bound of the trimmed cost at x; the least of all is the optimum.
         penalized = sum(factor[j] * abs(x[j]) for j in set(regular) - set(free))
         lowest = min(lowest, np.sum((x - z) ** 2) / (2 * step) + alpha * penalized)
@@ -125,18 +130,20 @@ entries = st.one_of(st.sampled_from([0.0, 1.0, -1.0, 2.0, -2.0]), st.floats(-5, 
 
 
 @exact
-@given(data=st.data(), p=st.integers(1, 6), equal=st.booleans(), positive=st.booleans())
-def test_trimmed_prox_is_the_best_of_all_free_sets(data, p, equal, positive):
+@given(data=st.data(), p=st.integers(1, 6), equal=st.booleans(), bounded=st.booleans())
+def test_trimmed_prox_is_the_best_of_all_free_sets(data, p, equal, bounded):
     z = np.array(data.draw(st.lists(entries, min_size=p, max_size=p)))
     kinds = st.just(1.0) if equal else st.sampled_from([0.0, 0.3, 1.0, 2.0, np.inf])
     factor = np.array(data.draw(st.lists(kinds, min_size=p, max_size=p)))
     h = data.draw(st.integers(0, p))
     alpha = data.draw(st.sampled_from([0.0, 0.4, 1.0, 3.0]))
     step = data.draw(st.sampled_from([0.1, 1.0, 1.7, 30.0]))
-    x = TrimmedL1(h, factor).bind(p).prox(z, alpha, step, positive)
+    drawn = st.lists(ends, min_size=p, max_size=p) if bounded else st.just([np.inf] * p)
+    lower, upper = -np.array(data.draw(drawn)), np.array(data.draw(drawn))
+    x = TrimmedL1(h, factor).bind(p).prox(z, alpha, step, (lower, upper) if bounded else None)
     assert not np.any(x[np.isinf(factor)])
-    assert not (positive and np.any(x < 0))
-    reference = best_of_all_free_sets(z, factor, h, alpha, step, positive)
+    assert np.all((lower <= x) & (x <= upper))
+    reference = best_of_all_free_sets(z, factor, h, alpha, step, lower, upper)
     assert trimmed_cost(x, z, factor, h, alpha, step) == pytest.approx(reference, rel=1e-12, abs=1e-12)
 
 
@@ -167,5 +174,5 @@ def test_soft_threshold_is_the_lowest_point(z, threshold):
     def cost(x):
         return 0.5 * (x - z) ** 2 + threshold * np.abs(x)
 
-    assert cost(x) <= lowest_cost(cost, z, positive=False) + 1e-12
+    assert cost(x) <= lowest_cost(cost, z) + 1e-12
     assert not np.signbit(x) or x < 0  # no negative zeros

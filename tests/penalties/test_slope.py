@@ -180,7 +180,8 @@ def subgradients(theta, weights):
 def test_residual_is_the_nearest_to_zero(drawn, positive):
     weights, theta, gradient = drawn
     theta = np.round(np.abs(theta) if positive else theta)  # magnitudes that are equal or far apart
-    residual = sorted_l1_residual(theta, gradient, weights, positive)
+    signs = (np.zeros(theta.size), np.full(theta.size, np.inf)) if positive else None
+    residual = sorted_l1_residual(theta, gradient, weights, signs)
     s = residual - gradient  # has to be a subgradient (and a normal vector of theta >= 0)
     held = (theta == 0) & positive
     assert excess_in_dual_ball(np.where(held, np.maximum(s, 0), s), weights) <= 1e-11
@@ -222,10 +223,10 @@ def test_rounding_does_not_take_a_cluster_apart(unit):
     assert np.abs(sorted_l1_residual(apart, gradient, weights)).max() > 0.4
 
 
-def test_positivity_may_be_asked_of_some():
-    theta, gradient, weights = np.zeros(3), np.array([5.0, 5.0, -5.0]), np.array([2.0, 1.0, 0.0])
-    some = sorted_l1_residual(theta, gradient, weights, positive=np.array([True, False, True]))
-    np.testing.assert_allclose(some, [0.0, 3.5, -3.5])
+def test_signs_may_be_asked_of_some():
+    theta, gradient, weights = np.zeros(4), np.array([5.0, 5.0, -5.0, -5.0]), np.array([2.0, 1.0, 0.0, 0.0])
+    signs = np.array([0.0, -np.inf, 0.0, -np.inf]), np.array([np.inf, np.inf, np.inf, 0.0])
+    np.testing.assert_allclose(sorted_l1_residual(theta, gradient, weights, signs), [0.0, 3.5, -3.5, 0.0])
 
 
 # -- weights -------------------------------------------------------------------------------------------------
@@ -339,10 +340,11 @@ def test_prox_with_alpha_step_and_positivity(drawn, alpha, step):
     weights, z = drawn
     bound = SLOPE(weights).bind(z.size)
     np.testing.assert_array_equal(bound.prox(z, alpha, step), sorted_l1_prox(z, step * alpha * weights))
-    x = bound.prox(z, alpha, step, positive=True)
+    signs = np.zeros(z.size), np.full(z.size, np.inf)
+    x = bound.prox(z, alpha, step, signs)
     assert np.all(x >= 0)
     # Optimal over x >= 0: the distance of 0 from (x - z)/step + subdifferential + normal cone is 0.
-    T = bound.stationarity(x, None, (x - z) / step, alpha, positive=True)
+    T = bound.stationarity(x, None, (x - z) / step, alpha, signs)
     assert np.sqrt(T) <= 1e-12 * (10 / step + alpha * weights.sum())
 
 
@@ -350,9 +352,10 @@ def test_prox_with_alpha_step_and_positivity(drawn, alpha, step):
 def test_equal_weights_make_the_penalty_l1(positive):
     theta, gradient = np.array([1.0, 0.0, 3.0, 0.0, 1.0]), np.array([-0.9, 2.0, -0.2, -1.5, 0.3])
     slope, l1 = SLOPE(np.ones(5)).bind(5), L1().bind(5)
-    expected = l1.stationarity(theta, np.ones(5), gradient, 0.7, positive)
+    signs = (np.zeros(5), np.full(5, np.inf)) if positive else None
+    expected = l1.stationarity(theta, np.ones(5), gradient, 0.7, signs)
     assert expected > 0.1
-    assert slope.stationarity(theta, np.ones(5), gradient, 0.7, positive) == pytest.approx(expected)
+    assert slope.stationarity(theta, np.ones(5), gradient, 0.7, signs) == pytest.approx(expected)
 
 
 def test_an_intercept_is_not_penalized():
@@ -369,7 +372,7 @@ def test_an_intercept_is_not_penalized():
     assert longer.stationarity(with_constant, None, np.append(gradient, 0.5), 2.0) == pytest.approx(
         bound.stationarity(theta, None, gradient, 2.0) + 0.25
     )
-    constrained = np.array([True, True, True, False])  # the intercept may fall below 0
+    constrained = np.array([0.0, 0.0, 0.0, -np.inf]), np.full(4, np.inf)  # the intercept may fall below 0
     at_zero = np.array([1.0, 2.0, 0.0, 0.0])
     assert longer.stationarity(at_zero, None, np.array([-1.0, -2.0, 9.0, 0.5]), 2.0, constrained) == 0.25
 

@@ -73,7 +73,9 @@ def test_trimmed_stationarity_has_both_parts():
 def test_stationarity_under_positivity_counts_only_what_pulls_up():
     penalty = L1().bind(3)
     theta, gradient = np.array([0.0, 0.0, 1.0]), np.array([5.0, -3.0, -1.0])
-    assert penalty.stationarity(theta, np.ones(3), gradient, 1.0, positive=True) == pytest.approx(4.0)
+    assert penalty.stationarity(
+        theta, np.ones(3), gradient, 1.0, (np.zeros(3), np.full(3, 9.0))
+    ) == pytest.approx(4.0)
     assert penalty.stationarity(theta, np.ones(3), gradient, 1.0) == pytest.approx(16.0 + 4.0)
 
 

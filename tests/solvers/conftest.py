@@ -23,7 +23,8 @@ def make_problem():
         y = X @ coef / stretch + 0.3 * rng.standard_normal(n)
         d = np.full(n, 1 / n) if uniform else rng.random(n)
         d = d / d.sum()
-        return Problem(as_design(X, d), Quadratic(), y, d, penalty.bind(p), alpha, positive)
+        bounds = (np.zeros(p), np.full(p, np.inf)) if positive else None
+        return Problem(as_design(X, d), Quadratic(), y, d, penalty.bind(p), alpha, bounds=bounds)
 
     return make
 
@@ -45,7 +46,7 @@ def raw():
         for j in range(theta.size):
             if theta[j] != 0:
                 total += (g[j] + level[j] * np.sign(theta[j])) ** 2
-            elif problem.positive:
+            elif problem.bounds is not None:
                 total += max(-g[j] - level[j], 0.0) ** 2
             else:
                 total += max(abs(g[j]) - level[j], 0.0) ** 2

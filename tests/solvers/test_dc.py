@@ -17,7 +17,8 @@ def toy(y, h, alpha, positive=False, factor=None):
     p = len(y)
     d = np.full(p, 1 / p)
     penalty = TrimmedL1(h, factor).bind(p)
-    return Problem(as_design(np.eye(p), d), Quadratic(), np.array(y), d, penalty, alpha, positive)
+    bounds = (np.zeros(p), np.full(p, np.inf)) if positive else None
+    return Problem(as_design(np.eye(p), d), Quadratic(), np.array(y), d, penalty, alpha, bounds=bounds)
 
 
 @pytest.mark.parametrize("ties", dc.TIES)

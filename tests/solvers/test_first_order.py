@@ -46,7 +46,7 @@ def assert_stationary(problem, raw, step, tol, f):
     T = raw.theta_part(problem, theta, level)
     T += raw.w_part(problem.alpha * f[regular] * np.abs(theta[regular]), w[regular])
     assert np.sqrt(T) <= 1.001 * goal(problem, raw, tol) + 1e-14
-    if problem.positive:
+    if problem.bounds is not None:
         assert np.all(theta >= 0)
 
 

@@ -308,7 +308,7 @@ def test_groups_of_one_are_the_lasso(seed, q):
     rng = np.random.default_rng(seed)
     threshold = rng.choice([0.0, 0.05, 0.3, np.inf], m)
     expected, gradient = np.zeros(m), -target
-    assert minimize_block(gram, gradient, expected, threshold, False, 1e-12)
+    assert minimize_block(gram, gradient, expected, threshold, 1e-12)
     theta = solved(gram, target, np.arange(m + 1), threshold, q, 1e-12)
     values = [objective(gram, target, np.arange(m + 1), threshold, q, x) for x in (theta, expected)]
     assert values[0] == pytest.approx(values[1], abs=1e-12)

@@ -14,6 +14,7 @@ from trimreg.designs import as_design
 from trimreg.losses import Loss
 from trimreg.penalties import subgradient_residual
 from trimreg.solvers import Problem
+from trimreg.solvers.box import minimize_box
 from trimreg.solvers.gram import minimize_block, newton_on_support
 from trimreg.solvers.mm.kernels import coordinate_descent
 from trimreg.solvers.mm.newton import line_search
@@ -103,7 +104,7 @@ def test_a_singular_block_is_minimized():
     gram, target = X.T @ X / 10, X.T @ rng.standard_normal(10) / 10
     for t in (0.0, 0.05):
         theta, gradient = np.zeros(8), -target.copy()
-        assert minimize_block(gram, gradient, theta, np.full(8, t), False, 1e-12)
+        assert minimize_block(gram, gradient, theta, np.full(8, t), 1e-12)
         np.testing.assert_allclose(gradient, gram @ theta - target, atol=1e-12)
         assert np.max(np.abs(subgradient_residual(theta, gradient, np.full(8, t)))) <= 1e-12
 
@@ -118,23 +119,25 @@ def test_nearly_dependent_columns_are_minimized_over(seed, positive):
     y = X[:, :4] @ [1.0, -1.0, 2.0, 0.5] + 0.1 * rng.standard_normal(200)
     gram, theta, threshold = X.T @ X / 200, np.zeros(50), np.full(50, 1e-6)
     gradient = -X.T @ y / 200
-    assert minimize_block(gram, gradient, theta, threshold, positive, 1e-10)
+    bounds = (np.zeros(50), np.full(50, np.inf)) if positive else None
+    if positive:
+        assert minimize_box(gram, gradient, theta, threshold, *bounds, 1e-10)
+    else:
+        assert minimize_block(gram, gradient, theta, threshold, 1e-10)
     true = gram @ theta - X.T @ y / 200
-    assert np.abs(subgradient_residual(theta, true, threshold, positive)).max() < 1e-9
+    assert np.abs(subgradient_residual(theta, true, threshold, bounds)).max() < 1e-9
     assert not positive or theta.min() >= 0
 
 
 def test_coordinate_descent_stops_by_itself():
     gram = np.array([[1.0, 0.5], [0.5, 1.0]])
     theta, gradient = np.zeros(2), np.array([-1.0, -1.0])
-    epochs = coordinate_descent(gram, gradient, theta, np.zeros(2), np.zeros(2, dtype=bool), 1000, 1e-14)
+    epochs = coordinate_descent(gram, gradient, theta, np.zeros(2), 1000, 1e-14)
     assert epochs < 60
     np.testing.assert_allclose(theta, [2 / 3, 2 / 3])
     # A column of zeros has no curvature and stays where it is.
     theta = np.array([0.0, 5.0])
-    coordinate_descent(
-        np.diag([1.0, 0.0]), np.array([-1.0, 0.0]), theta, np.zeros(2), np.zeros(2, dtype=bool), 10, 1e-14
-    )
+    coordinate_descent(np.diag([1.0, 0.0]), np.array([-1.0, 0.0]), theta, np.zeros(2), 10, 1e-14)
     np.testing.assert_array_equal(theta, [1.0, 5.0])
 
 
@@ -305,7 +308,7 @@ def test_newton_drops_what_reaches_zero_exactly():
         gram = X.T @ X / 30
         start = rng.choice([-1.0, 1.0], 8) * rng.uniform(0.01, 1.0, 8)
         theta, gradient = start.copy(), gram @ start - rng.standard_normal(8)
-        newton_on_support(gram, gradient, theta, np.full(8, 0.2), False)
+        newton_on_support(gram, gradient, theta, np.full(8, 0.2))
         assert np.all((theta == 0) | (np.sign(theta) == np.sign(start)))
         assert np.all((theta == 0) | (np.abs(theta) > 1e-13))
         dropped += np.count_nonzero(theta == 0)

@@ -36,6 +36,26 @@ def matrix(name: str, value: Any, shape: tuple[int, int | None]) -> np.ndarray:
     return _finite_array(name, value, shape, expected)
 
 
+def read_bounds(lower: Any, upper: Any, positive: Any, size: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Bounds of the coefficients; None without any. ``positive`` is ``lower=0`` if no ``lower`` is given."""
+    lower = 0.0 if flag("positive", positive) and lower is None else lower
+    if lower is None and upper is None:
+        return None
+    ends = []
+    for name, value, endless in (("lower", lower, -np.inf), ("upper", upper, np.inf)):
+        expected = f"{name} must be a number, or {size} of them"
+        try:
+            end = np.asarray(endless if value is None else value, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"{expected}; got {value!r}") from None
+        if end.shape not in ((), (size,)) or np.isnan(end).any():
+            raise ValueError(f"{expected}; got {'NaN' if np.isnan(end).any() else f'shape {end.shape}'}")
+        ends.append(np.broadcast_to(end, (size,)))
+    if (ends[0] > ends[1]).any():
+        raise ValueError("lower must not be above upper")
+    return ends[0], ends[1]
+
+
 def _finite_array(name, value, shape, expected):
     try:
         array = np.asarray(value, dtype=float)

@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 
 from ..losses import Loss, get_loss
 from ..penalties import Penalty, get_penalty
-from .arguments import design_matrix, flag, matrix, number, vector
+from .arguments import design_matrix, flag, matrix, number, read_bounds, vector
 from .columns import Columns
 
 _EPS = float(np.finfo(float).eps)
@@ -54,10 +54,17 @@ class Candidate:
     penalty: Penalty  # bound to the number of features
     alpha: float
     l2: float
-    positive: bool
+    bounds: tuple[np.ndarray, np.ndarray] | None  # of theta
     intercept: float | np.ndarray
     theta: np.ndarray  # output k of feature j at j K + k
     eta: np.ndarray  # linear predictor, of shape (n,) or (n, K)
+
+    @property
+    def outside(self) -> np.ndarray:
+        """Which coefficients are beyond their bounds."""
+        if self.bounds is None:
+            return np.zeros(self.theta.size, dtype=bool)
+        return (self.theta < self.bounds[0]) | (self.theta > self.bounds[1])
 
     @property
     def loss(self) -> Loss:
@@ -127,7 +134,7 @@ def read_data(X: Any, y: Any, *, loss: Any, sample_weight: Any, fit_intercept: A
 
 def read_candidate(
     X: Any, y: Any, coef: Any, *, penalty: Any, alpha: float, l2: float, intercept: Any, positive: bool,
-    **setting: Any,
+    lower: Any = None, upper: Any = None, **setting: Any,
 ) -> Candidate:  # fmt: skip
     """Check every argument that the diagnostics share, and place ``coef`` in the penalty's coordinates.
 
@@ -135,7 +142,6 @@ def read_candidate(
     """
     penalty = get_penalty(penalty)
     alpha, l2 = number("alpha", alpha, minimum=0.0), number("l2", l2, minimum=0.0)
-    positive = flag("positive", positive)
     data = read_data(X, y, **setting)
     p, outputs = data.columns.shape[1], data.loss.n_outputs
     if data.loss.multi_output:
@@ -145,12 +151,20 @@ def read_candidate(
     else:
         coef, intercept = vector("coef", coef, p), number("intercept", intercept)
     penalty = penalty.bind(p, outputs)
-    if positive and penalty.norm.q is not None:
-        raise ValueError("positive must be False with groups or several outputs; got True")
+    bounds = read_bounds(lower, upper, positive, p)
+    if bounds is not None and penalty.norm.q is not None:
+        raise ValueError("positive, lower and upper must be left off with groups or several outputs")
     theta = (coef.T * data.columns.scale).T.ravel()
     theta = _with_ties(theta, penalty.norm, 200 * data.columns.eps)
+    if bounds is not None:
+        bounds = tuple(
+            np.multiply(end, data.columns.scale, out=end.copy(), where=np.isfinite(end)) for end in bounds
+        )
+        for end in bounds:  # what is within rounding of a bound is on it
+            near = np.isfinite(end) & (np.abs(theta - end) <= 4 * data.columns.eps * np.abs(end))
+            theta = np.where(near, end, theta)
     eta = data.columns.predictor(coef) + intercept
-    return Candidate(data, penalty, alpha, l2, positive, intercept, theta, eta)
+    return Candidate(data, penalty, alpha, l2, bounds, intercept, theta, eta)
 
 
 def _with_ties(theta, norm, tol):

@@ -44,7 +44,8 @@ class LocalMinimumCheck:
 def is_local_minimum(
     X: Any, y: ArrayLike, coef: ArrayLike, *, penalty: TrimmedL1, alpha: float, intercept: ArrayLike = 0.0,
     loss: Loss | str = "quadratic", sample_weight: ArrayLike | None = None, fit_intercept: bool = False,
-    standardize: bool = False, positive: bool = False, l2: float = 0.0, tol: float = 1e-6,
+    standardize: bool = False, positive: bool = False, lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None, l2: float = 0.0, tol: float = 1e-6,
 ) -> LocalMinimumCheck:  # fmt: skip
     r"""Whether ``coef`` is a local minimum of :math:`F = L + \alpha \sum_{j > h} r_{(j)}` for convex L.
 
@@ -73,12 +74,12 @@ def is_local_minimum(
     With groups, or with several outputs, a "feature" is a group or the row of a feature, ``g_j`` the gradient
     in its coefficients, ``|theta_j|`` its norm, and ``|g_j|`` the dual norm.
 
-    With ``positive`` a feature at 0 may have ``g_j`` above these values; excluded features must be 0. If an
-    intercept is fitted, its derivative must be 0.
+    At a lower bound (0 with ``positive``) ``g_j`` may be above these values, at an upper bound below them;
+    excluded features must be 0. If an intercept is fitted, its derivative must be 0.
 
     Parameters
     ----------
-    X, y, coef, alpha, intercept, sample_weight, fit_intercept, standardize, positive, l2
+    X, y, coef, alpha, intercept, sample_weight, fit_intercept, standardize, positive, lower, upper, l2
         As in :func:`stationarity`. A coefficient within rounding of 0 counts as 0.
     penalty : TrimmedL1
     loss : str or loss object
@@ -120,8 +121,9 @@ def is_local_minimum(
     if not isinstance(penalty, TrimmedL1):
         raise ValueError(f"penalty must be a TrimmedL1; got {penalty!r}")
     point = read_candidate(
-        X, y, coef, penalty=penalty, alpha=alpha, l2=l2, intercept=intercept, positive=positive, loss=loss,
-        sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize,
+        X, y, coef, penalty=penalty, alpha=alpha, l2=l2, intercept=intercept, positive=positive, lower=lower,
+        upper=upper, loss=loss, sample_weight=sample_weight, fit_intercept=fit_intercept,
+        standardize=standardize,
     )  # fmt: skip
     tol = max(number("tol", tol, minimum=0.0), 200 * point.data.columns.eps)
     roles = Roles(point, tol)
@@ -166,16 +168,14 @@ class Roles:
         point, spread = self.point, self.norm.spread
         level = point.alpha * np.where(self.penalized, self.factor, 0.0)
         as_free, as_penalized = (
-            np.abs(self.norm.residual(self.theta, point.gradient, threshold, point.positive))
+            np.abs(self.norm.residual(self.theta, point.gradient, threshold, point.bounds))
             for threshold in (np.zeros_like(level), level)
         )
         residual = np.maximum(
             np.where(spread(self.free), as_free, 0.0), np.where(spread(self.penalized), as_penalized, 0.0)
         )
         forbidden = spread(self.excluded) & (self.theta != 0)
-        if point.positive:
-            forbidden |= self.theta < 0
-        return np.where(forbidden, np.inf, residual)
+        return np.where(forbidden | point.outside, np.inf, residual)
 
     def reason(self, coordinate):
         """The condition that the feature of this coefficient, or its group, violates."""
@@ -187,8 +187,8 @@ class Roles:
         zero = self.length[j] == 0
         if self.excluded[j]:
             return f"{it} is excluded by an infinite penalty factor, but its coefficient is not 0"
-        if self.point.positive and self.theta[coordinate] < 0:
-            return "its coefficient is negative, but positive=True"
+        if self.point.outside[coordinate]:
+            return "its coefficient is beyond a bound"
         if self.unpenalized[j]:
             return f"{it} is never penalized, but its gradient is not 0"
         if self.free[j] and self.penalized[j] and not zero:

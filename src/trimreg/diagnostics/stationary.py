@@ -16,7 +16,8 @@ def stationarity(
     X: Any, y: ArrayLike, coef: ArrayLike, *, penalty: Penalty | str, alpha: float,
     weights: ArrayLike | None = None, intercept: ArrayLike = 0.0, loss: Loss | str = "quadratic",
     sample_weight: ArrayLike | None = None, fit_intercept: bool = False, standardize: bool = False,
-    positive: bool = False, l2: float = 0.0,
+    positive: bool = False, lower: ArrayLike | None = None, upper: ArrayLike | None = None,
+    l2: float = 0.0,
 ) -> float:  # fmt: skip
     r"""The paper's :math:`T(\theta, w)`: the squared distance of 0 from the subdifferential of F.
 
@@ -51,15 +52,18 @@ def stationarity(
     fit_intercept, standardize : bool
         Whether the intercept is free, and whether the penalty acts on standardized coefficients.
     positive : bool
-        Whether ``theta >= 0`` is required.
+        Whether ``theta >= 0`` is required: ``lower=0``.
+    lower, upper : float or array-like of shape (p,), optional
+        Bounds of the coefficients in the units of X. At a bound that is reached, the gradient may point
+        outward: its normal cone is part of the subdifferential.
     l2 : float
         Of the ridge term :math:`\frac{l_2}{2} \sum_j f_j \theta_j^2` in F.
 
     Returns
     -------
     float
-        Zero at a stationary pair. It is inf outside the domain of F (a negative coefficient with
-        ``positive``, or a nonzero one of an excluded feature), where the subdifferential is empty.
+        Zero at a stationary pair. It is inf outside the domain of F (a coefficient beyond a bound, or a
+        nonzero one of an excluded feature), where the subdifferential is empty.
 
     References
     ----------
@@ -80,14 +84,15 @@ def stationarity(
     1.5625
     """
     point = read_candidate(
-        X, y, coef, penalty=penalty, alpha=alpha, l2=l2, intercept=intercept, positive=positive, loss=loss,
-        sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize,
+        X, y, coef, penalty=penalty, alpha=alpha, l2=l2, intercept=intercept, positive=positive, lower=lower,
+        upper=upper, loss=loss, sample_weight=sample_weight, fit_intercept=fit_intercept,
+        standardize=standardize,
     )  # fmt: skip
-    if point.positive and (point.theta < 0).any():
+    if point.outside.any():
         return np.inf
     if weights is None:
         weights = point.penalty.weights(point.theta, point.alpha, point.gradient)
     else:
         weights = point.penalty.checked_weights(weights)
-    distance = point.penalty.stationarity(point.theta, weights, point.gradient, point.alpha, point.positive)
+    distance = point.penalty.stationarity(point.theta, weights, point.gradient, point.alpha, point.bounds)
     return float(distance + np.sum(point.intercept_derivative**2))

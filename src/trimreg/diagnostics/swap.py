@@ -78,7 +78,8 @@ class Swap:
 def best_swap(
     X: Any, y: ArrayLike, coef: ArrayLike, *, penalty: TrimmedL1, alpha: float, intercept: float = 0.0,
     loss: Loss | str = "quadratic", sample_weight: ArrayLike | None = None, fit_intercept: bool = False,
-    standardize: bool = False, positive: bool = False, l2: float = 0.0,
+    standardize: bool = False, positive: bool = False, lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None, l2: float = 0.0,
 ) -> Swap:  # fmt: skip
     r"""The best exchange of a free feature i for another j, for least squares.
 
@@ -141,12 +142,13 @@ def best_swap(
     if penalty.groups is not None:
         raise ValueError("penalty must not have groups: swaps are scored for single coefficients")
     point = read_candidate(
-        X, y, coef, penalty=penalty, alpha=alpha, l2=l2, intercept=intercept, positive=positive, loss=loss,
-        sample_weight=sample_weight, fit_intercept=fit_intercept, standardize=standardize,
+        X, y, coef, penalty=penalty, alpha=alpha, l2=l2, intercept=intercept, positive=positive, lower=lower,
+        upper=upper, loss=loss, sample_weight=sample_weight, fit_intercept=fit_intercept,
+        standardize=standardize,
     )  # fmt: skip
     excluded = np.isinf(point.factor) & (point.theta != 0)
-    if excluded.any() or (point.positive and (point.theta < 0).any()):
-        raise ValueError("coef must be 0 for excluded features, and >= 0 with positive=True")
+    if excluded.any() or point.outside.any():
+        raise ValueError("coef must be 0 for excluded features, and within the bounds")
     data = point.data
     target = data.target if data.fit_intercept else data.y - point.intercept
     model = _Model(point, target)
@@ -154,7 +156,7 @@ def best_swap(
     best, found = _candidates(model, floor)
     gain, i, j = _attained(model, found, floor)
     if j is not None:
-        return Swap(None if i < 0 else i, j, gain, model.exact and not point.positive)
+        return Swap(None if i < 0 else i, j, gain, model.exact and point.bounds is None)
     return Swap(None, None, best, model.exact and found[0].size == 0)
 
 
@@ -196,7 +198,7 @@ class _Model:
     """
 
     def __init__(self, point, target):
-        self.positive, self.columns = point.positive, point.data.columns
+        self.bounds, self.columns = point.bounds, point.data.columns
         theta, factor = point.clean_theta, point.factor
         weights = point.penalty.weights(theta, point.alpha, point.gradient)
         alive = self.columns.norms > 0
@@ -205,7 +207,9 @@ class _Model:
         free = regular & (theta != 0) & (weights == 0)
         paying = regular & (theta != 0) & (weights != 0)
         never = (factor == 0) & alive
-        at_bound = never & (theta == 0) & point.positive
+        at_bound = never & (
+            False if self.bounds is None else (theta == self.bounds[0]) | (theta == self.bounds[1])
+        )
         self.outside = regular & (theta == 0) & alive
         self.n_free = point.penalty.n_free
 
@@ -250,7 +254,7 @@ class _Model:
         # With an empty place nothing is penalized, whatever alpha is. A feature at the bound of ``positive``
         # might move in a refit, which the scores ignore.
         self.exact = (hard or self.slot == -1 or self.n_free == 0 or not can_enter) and not at_bound.any()
-        self.must_verify = bool(point.positive or paying.any())
+        self.must_verify = bool(point.bounds is not None or paying.any())
 
     def scores(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """``(score, leaves, enters)`` by blocks: scores with one row per j and one column per i."""
@@ -320,7 +324,7 @@ class _Model:
         return entry - _huber(np.abs(moved), self.inverse[i, i], self.threshold[self.active[i]]), j
 
     def shortfall(self, i: int, j: int) -> float:
-        """Score minus the gain of the refit after a swap; inf if the refit violates ``theta >= 0``."""
+        """Score minus the gain of the refit after a swap; inf if the refit violates a bound."""
         at = np.flatnonzero(self.active == j)
         sign = self.sign
         if at.size:
@@ -344,8 +348,10 @@ class _Model:
             end = theta[k] - push
             theta = theta - inverse[:, k] * (push / inverse[k, k])
             theta[k] = end  # exactly 0 if it ends there
-        if self.positive and (theta < 0).any():
-            return np.inf
+        if self.bounds is not None:
+            low, high = (end[np.append(self.active, j)[: theta.size]] for end in self.bounds)
+            if ((theta < low) | (theta > high)).any():
+                return np.inf
         t = np.where(sign != 0, self.threshold[np.append(self.active, j)[: sign.size]], 0.0)
         return float(2 * t @ np.maximum(-sign * theta, 0.0))
 

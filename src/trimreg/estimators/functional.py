@@ -30,6 +30,8 @@ def solve(
     max_iter: int | None = None,
     random_state: Any = None,
     positive: bool = False,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
     n_outliers: int | float = 0,
     callback: Callable[[Step], Any] | None = None,
     **solver_options: Any,
@@ -82,7 +84,11 @@ def solve(
     random_state : int, Generator or RandomState, optional
         Seed of the random kicks of ``"mm"``; None is the seed 0.
     positive : bool
-        Whether to allow nonnegative coefficients only.
+        Whether to allow nonnegative coefficients only: ``lower=0``.
+    lower, upper : float or array-like of shape (n_features,), optional
+        Bounds :math:`l_j \le \theta_j \le u_j` of the coefficients, in the units of X; ``-inf`` and ``inf``
+        are none. A coefficient that is penalized may be trimmed to 0, so 0 must be within its bounds; one
+        with penalty factor 0 may have any. Not for groups or several outputs. Intercepts are never bounded.
     n_outliers : int, or float in (0, 1)
         The number (or fraction) of samples to leave out: those with the largest loss at the solution, listed
         in ``result.outliers``. See :mod:`trimreg.estimators.robust`.
@@ -137,6 +143,8 @@ def steps(
     tol: float = 1e-6,
     random_state: Any = None,
     positive: bool = False,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
     **solver_options: Any,
 ) -> Iterator[SolverResult]:
     """Yield the result of :func:`solve` after each of its steps.

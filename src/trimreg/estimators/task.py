@@ -11,9 +11,10 @@ import numpy as np
 from ..designs import MultiOutput, WithConstant, as_design
 from ..designs.convert import is_virtual
 from ..losses import get_loss
-from ..losses.offset import with_offset
+from ..losses.offset import Shifted, with_offset
 from ..penalties import get_penalty
 from ..solvers import Problem, SolverResult, SolverSpec, Step, get_solver, run
+from ..solvers.problem import clipped
 from . import validation as check
 
 
@@ -33,6 +34,8 @@ class Settings:
     fit_intercept: bool = False
     standardize: bool = False
     positive: bool = False
+    lower: Any = None  # bounds of the coefficients, in the units of X
+    upper: Any = None
     n_outliers: int | float = 0
     tol: float = 1e-6
     max_iter: int | None = None
@@ -125,6 +128,14 @@ class Task:
     constant: bool  # whether the design ends in a column of ones
     exact: bool  # whether at most h parts may be nonzero
     l2: float  # of the ridge term
+    limits: Any = None  # the bounds of the coefficients, in the units of X
+    origin: Any = 0.0  # what the solver's coordinates are relative to: see :func:`_from_origin`
+
+    @property
+    def loss_of_y(self) -> Any:
+        """The loss of the target that the user gave."""
+        loss = self.problem.loss
+        return loss.base if isinstance(loss, Shifted) and np.any(self.origin) else loss
 
     # -- solving -------------------------------------------------------------------------------------
 
@@ -185,7 +196,8 @@ class Task:
 
     def in_units(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
         """The coefficients and the intercept in the units of X."""
-        coef, intercept = self.problem.design.original_units(theta)
+        coef, intercept = self.problem.design.original_units(theta + self.origin)
+        coef = clipped(coef, self.limits)
         return coef, intercept + self.y_mean if self.problem.loss.sees_constants else 0.0
 
     def coordinates(self, coef: np.ndarray, intercept: Any = None) -> np.ndarray:
@@ -194,14 +206,14 @@ class Task:
         coef = np.asarray(coef, dtype=float)
         theta = np.divide(coef, scale, out=np.zeros_like(coef), where=scale > 0).T.ravel()
         if not self.constant:
-            return theta
+            return theta - self.origin
         outputs = problem.loss.n_outputs
         if intercept is None:
             constant = np.broadcast_to(problem.loss.null_predictor(problem.y, problem.d), outputs)
         else:  # less what centering moved into it
             moved = problem.design.original_units(np.append(theta, np.zeros(outputs)))[1]
             constant = intercept - self.y_mean - moved
-        return np.append(theta, constant)
+        return np.append(theta, constant) - self.origin
 
     @property
     def features(self):
@@ -229,7 +241,7 @@ class Task:
             history=history,
             message=f"{step.message}; {step.trouble}" if step.trouble else step.message,
             swap_optimal=step.swap_optimal,
-            theta=step.theta[kept],
+            theta=(step.theta + self.origin)[kept],
             alpha=self.problem.alpha,
         )
 
@@ -253,7 +265,7 @@ class Task:
 
 def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
     """The task of fitting checked data with these settings, from the coefficients ``theta0`` if given."""
-    spec, positive, alpha = get_solver(settings.solver), settings.positive, settings.alpha
+    spec, alpha = get_solver(settings.solver), settings.alpha
     rng = check.check_random_state(settings.random_state)
     X, y, d = data.X, data.y, data.d
     p = X.shape[1]
@@ -262,7 +274,8 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
         X = X.with_room_for(loss)
     fit_intercept = settings.fit_intercept and loss.sees_constants
     penalty = settings.penalty.bind(p, loss.n_outputs)
-    check.check_options(spec, settings.options, penalty, positive)
+    bounds = check.check_bounds(settings.lower, settings.upper, settings.positive, penalty)
+    check.check_options(spec, settings.options, penalty, bounds)
     if alpha == "exact":
         check.check_exact(loss, penalty, y, d)
     theta0 = check.check_start(theta0, p, loss.n_outputs if loss.multi_output else None)
@@ -272,16 +285,24 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
     scale = settings.standardize if data.scale is None else data.scale
     # A loss that does not see constants loses nothing by centering, and columns are scaled by deviations.
     design = as_design(X, d, center=fit_intercept or not loss.sees_constants, scale=scale)
+    origin, limits = np.zeros(p), bounds
+    if bounds is not None:
+        bounds, origin = _from_origin(bounds, design.inverse_scale)
+        if origin.any():
+            loss, y = with_offset(settings.loss, y, design.matvec(origin))
+            loss = loss.bound(y, d)
     target, y_mean = _centered(y, d) if centering else (y, 0.0)
     if constant and loss.equivariant:  # a large constant in y would cost the residuals their digits
         y_mean = _median(y, d)
         target = y - y_mean
     if constant:
         design, penalty = WithConstant(design), penalty.extended(loss.n_outputs)
-        positive = np.append(np.full(p, True), False) if positive else False
+        if bounds is not None:
+            bounds = np.append(bounds[0], -np.inf), np.append(bounds[1], np.inf)
+            origin = np.append(origin, 0.0)
     if loss.multi_output:
         design = MultiOutput(design, loss.n_outputs)
-    problem = Problem(design, loss, target, d, penalty, 0.0, positive, penalty.ridge(settings.l2))
+    problem = Problem(design, loss, target, d, penalty, 0.0, penalty.ridge(settings.l2), bounds=bounds)
     if alpha == "exact":
         # Just over the threshold. If that is 0 (y or X without variation), any positive number will do.
         alpha = problem.exact_threshold() * (1 + 1e-6) or 1.0
@@ -296,12 +317,30 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
         constant=constant,
         exact=settings.alpha == "exact",
         l2=settings.l2,
+        limits=limits,
+        origin=origin if origin.any() else 0.0,
     )
     if theta0 is None and (spec.finds_start or not constant):
         return task
     if theta0 is None:
         theta0 = np.zeros((loss.n_outputs, p) if loss.multi_output else p)
     return replace(task, start=task.coordinates(theta0))
+
+
+def _from_origin(bounds, inverse_scale):
+    """The bounds in the coordinates of a design, relative to an origin within them, and that origin.
+
+    It is the point nearest to 0, which differs from 0 only for a coefficient that is never penalized. With
+    it as an offset, 0 is within all bounds. Coefficients of constant columns are 0.
+    """
+    origin = np.clip(0.0, *bounds)
+    alive = inverse_scale > 0
+    if origin[~alive].any():
+        j = int(np.flatnonzero(~alive & (origin != 0))[0])
+        name = "lower" if origin[j] > 0 else "upper"
+        raise ValueError(f"{name} excludes 0 for feature {j}, which is constant: its coefficient is 0")
+    ends = [np.divide(end, inverse_scale, out=np.zeros_like(end), where=alive) for end in (*bounds, origin)]
+    return (ends[0] - ends[2], ends[1] - ends[2]), ends[2]
 
 
 def _median(y, d):

@@ -358,7 +358,49 @@ def check_trimmed(penalty: Any) -> None:
         )
 
 
-def check_options(spec: SolverSpec, options: Mapping[str, Any], penalty: Any, positive: bool) -> None:
+def check_bounds(
+    lower: Any, upper: Any, positive: bool, penalty: Any, what: str = "feature"
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """``(lower, upper)`` with one number per coefficient of a bound penalty; None if all are infinite.
+
+    ``positive`` is ``lower=0`` where no ``lower`` is given.
+    """
+    lower = 0.0 if positive and lower is None else lower
+    if lower is None and upper is None:
+        return None
+    p = penalty.norm.count
+    if penalty.norm.q is not None:
+        name = "positive" if positive else "upper" if lower is None else "lower"
+        raise ValueError(f"{name} is for single coefficients; leave it off with groups or several outputs")
+    low, high = _check_bound("lower", lower, p, what), _check_bound("upper", upper, p, what)
+    if (low > high).any():
+        j = int(np.flatnonzero(low > high)[0])
+        raise ValueError(f"lower must not be above upper; got {low[j]:g} and {high[j]:g} for {what} {j}")
+    apart = (penalty.levels(1.0) > 0) & ((low > 0) | (high < 0))
+    if apart.any():
+        j = int(np.flatnonzero(apart)[0])
+        name, value = ("lower", low[j]) if low[j] > 0 else ("upper", high[j])
+        raise ValueError(
+            f"{name} excludes 0 for {what} {j}: got {value:g}. What is penalized may be trimmed to 0; with "
+            f"penalty_factor 0 the {what} is always in the model, and may have any bounds"
+        )
+    return (low, high) if np.isfinite(low).any() or np.isfinite(high).any() else None
+
+
+def _check_bound(name, value, p, what):
+    endless = -np.inf if name == "lower" else np.inf
+    if value is None:
+        return np.full(p, endless)
+    bound = np.asarray(check_real(name, value), dtype=float)
+    if bound.shape not in ((), (p,)):
+        allowed = f"{name} must be a number, or hold one for each of the {p} {what}s"
+        raise ValueError(f"{allowed}; got shape {bound.shape}")
+    if np.isnan(bound).any() or np.any(bound == -endless):
+        raise ValueError(f"{name} must not be NaN, nor {-endless:g}")
+    return np.array(np.broadcast_to(bound, (p,)))
+
+
+def check_options(spec: SolverSpec, options: Mapping[str, Any], penalty: Any, bounds: Any) -> None:
     """Refuse options that the solver does not have, and problems that it cannot solve."""
     unknown = sorted(set(options) - set(spec.options))
     if unknown:
@@ -377,12 +419,13 @@ def check_options(spec: SolverSpec, options: Mapping[str, Any], penalty: Any, po
             f"solver {spec.name!r} works with weights, which penalty {type(penalty).__name__} does not have; "
             "use solver='prox'"
         )
-    if positive and penalty.norm.q is not None:
-        raise ValueError(
-            "positive=True is for single coefficients; leave it off with groups or several outputs"
-        )
-    if positive and not spec.positive:
-        raise ValueError(f"solver {spec.name!r} cannot keep coefficients positive; use solver='mm'")
+    if bounds is not None and not spec.bounds:
+        raise ValueError(f"solver {spec.name!r} cannot keep lower and upper; use solver='mm'")
+    if bounds is not None and not penalty.majorizes:
+        for name, end in zip(("lower", "upper"), bounds, strict=True):
+            if np.any(np.isfinite(end) & (end != 0)):
+                kind = type(penalty).__name__
+                raise ValueError(f"{name} must be 0 or infinite with penalty {kind}, which takes signs only")
 
 
 def check_random_state(random_state: Any) -> np.random.Generator:

@@ -180,7 +180,7 @@ def check_settings(
         check.check_number("max_iter", max_iter, 1, integral=True)
     rng = check.check_random_state(random_state)
     bound = bind_edges(penalty, p)
-    check.check_options(spec, options, bound, positive=False)
+    check.check_options(spec, options, bound, bounds=None)
     if "start" in options:
         _check_start_names(options["start"], bound)
     if alpha == "exact":

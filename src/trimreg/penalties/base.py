@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from .norms import Groups, Norm, Singles, bounded_residual, partition, soft_threshold, subgradient_residual
+from .norms import Groups, Norm, Singles, partition, soft_threshold, subgradient_residual
 
 __all__ = [
     "PENALTIES",
     "Penalty",
-    "bounded_residual",
     "get_penalty",
     "largest_violation",
     "soft_threshold",
@@ -33,12 +32,12 @@ __all__ = [
 
 
 def largest_violation(
-    theta: np.ndarray, gradient: np.ndarray, threshold: np.ndarray, positive: Any = False,
+    theta: np.ndarray, gradient: np.ndarray, threshold: np.ndarray, bounds: Any = None,
     norm: Norm | None = None,
 ) -> float:  # fmt: skip
     """The largest absolute entry of the nearest subgradient: 0 if every optimality condition holds."""
     nearest = subgradient_residual if norm is None else norm.residual
-    return float(np.max(np.abs(nearest(theta, gradient, threshold, positive)), initial=0.0))
+    return float(np.max(np.abs(nearest(theta, gradient, threshold, bounds)), initial=0.0))
 
 
 PENALTIES: dict[str, type[Penalty]] = {}  # those of the library by name; trimreg.penalties fills it
@@ -239,26 +238,32 @@ class Penalty:
             raise ValueError(f"{expected}; got {regular[~inside][0]}")
         return weights
 
-    def prox(self, z: np.ndarray, alpha: float, step: float = 1.0, positive: Any = False) -> np.ndarray:
-        r""":math:`\arg\min_x \frac{1}{2 \eta}\|x - z\|^2 + P_\alpha(x)` with step ``eta``, exactly.
+    def prox(self, z: np.ndarray, alpha: float, step: float = 1.0, bounds: Any = None) -> np.ndarray:
+        r""":math:`\arg\min_{l \le x \le u} \frac{1}{2 \eta}\|x - z\|^2 + P_\alpha(x)`, with step ``eta``.
 
-        With ``positive`` the minimum is over ``x >= 0``. Every penalty here increases in \|x\|, so it is the
-        prox of the positive part of z.
+        The ``bounds`` l and u, one per coefficient, have 0 between them; without them x is any. A penalty
+        does not fall in \|x\|, so x has the sign of z or is 0. It is the minimum over
+        :math:`0 \le |x_j| \le m_j`, where :math:`m_j` is the bound on the side of :math:`z_j`. If the
+        objective is convex in each :math:`x_j`, as with l1, it falls up to its minimum without bounds, and
+        the prox is that minimum, clipped.
         """
         z = np.asarray(z, dtype=float)
-        if np.any(positive):
-            z = np.where(positive, np.maximum(z, 0.0), z)
-        return self._whole_prox(z, alpha, step)
+        if bounds is None:
+            return self._whole_prox(z, alpha, step)
+        limit = np.where(z > 0, bounds[1], -np.asarray(bounds[0]))
+        return self._whole_prox(np.where(limit > 0, z, 0.0), alpha, step, limit)
 
-    def _whole_prox(self, z, alpha, step):
+    def _whole_prox(self, z, alpha, step, limit=None):
         """The prox of a penalty that depends only on Euclidean lengths: z shrinks along itself."""
         if self.norm.q == np.inf:
             name = type(self).__name__
             raise ValueError(f"the prox of {name} has no closed form for q = inf; use solver='mm'")
         length, j = self.norm.lengths(z), self._regular
-        size = length.copy()
+        size = length.copy() if limit is None else np.minimum(length, limit)
         size[self._excluded] = 0.0
-        size[j] = self._prox(length[j], alpha, step, self._factor[j])
+        within = () if limit is None else (limit[j],)
+        prox = self._prox if limit is None else self._bounded_prox
+        size[j] = prox(length[j], alpha, step, self._factor[j], *within)
         if self.norm.q is None:
             return np.where(size == 0, 0.0, np.copysign(size, z))
         ratio = np.divide(size, length, out=np.zeros_like(size), where=length > 0)
@@ -266,14 +271,15 @@ class Penalty:
 
     def stationarity(
         self, theta: np.ndarray, weights: np.ndarray, gradient: np.ndarray, alpha: float,
-        positive: Any = False,
+        bounds: Any = None,
     ) -> float:  # fmt: skip
         r"""The paper's :math:`T(\theta, w)`: squared distance of 0 from the subdifferential of F.
 
         The theta part is :math:`\sum_j \mathrm{dist}^2(-g_j, \alpha f_j w_j\, \partial\|\theta_j\|)`.
-        A penalty whose weights are variables adds the w part.
+        A penalty whose weights are variables adds the w part, and bounds that are reached add their normal
+        cones.
         """
-        residual = self.norm.residual(theta, gradient, self.thresholds(weights, alpha), positive)
+        residual = self.norm.residual(theta, gradient, self.thresholds(weights, alpha), bounds)
         with np.errstate(over="ignore"):
             square = float(residual @ residual)
         return square if square < np.inf or np.isinf(residual).any() else float(np.finfo(float).max)
@@ -288,3 +294,7 @@ class Penalty:
 
     def _prox(self, size, alpha, step, factor):
         raise NotImplementedError
+
+    def _bounded_prox(self, size, alpha, step, factor, limit):
+        """:meth:`_prox` over ``0 <= x <= limit``: clipped, which is right for a convex penalty."""
+        return np.minimum(self._prox(size, alpha, step, factor), limit)

@@ -72,12 +72,16 @@ class FoldedConcave(Penalty):
         return self._slope(*self._original(size, alpha, factor))
 
     def _prox(self, size, alpha, step, factor):
+        return self._bounded_prox(size, alpha, step, factor, np.inf)
+
+    def _bounded_prox(self, size, alpha, step, factor, limit):
         # On each piece the objective is quadratic, so its minimum over the piece is at the clipped stationary
         # point (convex) or at an end (concave); the ends belong to neighboring pieces or are 0. The lowest of
-        # all candidates is the global minimum for every step.
+        # all candidates is the global minimum for every step, and clipping all gives that within the limit.
         unit = self._unit[self._regular]
         size, level = self._original(size, alpha, factor)
         step = step / unit**2
         points = np.vstack([np.zeros_like(size), *self._candidates(size, level, step), size])
+        points = np.minimum(points, limit / unit)
         cost = (points - size) ** 2 / (2 * step) + self._pointwise(points, level)
         return unit * np.take_along_axis(points, np.argmin(cost, axis=0)[None], axis=0)[0]

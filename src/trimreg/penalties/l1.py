@@ -30,7 +30,7 @@ class L1(Penalty):
     def _prox(self, size, alpha, step, factor):
         return np.maximum(size - step * alpha * factor, 0.0)
 
-    def _whole_prox(self, z, alpha, step):
+    def _whole_prox(self, z, alpha, step, limit=None):
         if self.norm.q != np.inf:
-            return super()._whole_prox(z, alpha, step)
+            return super()._whole_prox(z, alpha, step, limit)
         return self.norm.shrink(z, self.levels(step * alpha))

@@ -29,54 +29,33 @@ def soft_threshold(z: np.ndarray, threshold: Any) -> np.ndarray:
 
 
 def subgradient_residual(
-    theta: np.ndarray, gradient: np.ndarray, threshold: Any, positive: Any = False
+    theta: np.ndarray, gradient: np.ndarray, threshold: Any, bounds: Any = None
 ) -> np.ndarray:
-    r"""The element of :math:`g_j + t_j \partial|\theta_j|` nearest to 0, for each j.
+    r"""The element of :math:`g_j + t_j \partial|\theta_j| + N_j(\theta_j)` nearest to 0, for each j.
 
-    At ``theta_j != 0`` the set is the point ``g_j + t_j sign(theta_j)``; at 0 it is the interval ``[g_j -
-    t_j, g_j + t_j]``. If ``theta_j >= 0`` is required (``positive``, a bool or one per coordinate), the
-    normal cone of the constraint adds all negative numbers to the interval at 0, and only ``g_j + t_j < 0``
-    is a violation.
+    At ``theta_j != 0`` the subdifferential is the point ``g_j + t_j sign(theta_j)``; at 0 it is the interval
+    ``[g_j - t_j, g_j + t_j]``. N is the normal cone of ``lower <= theta <= upper`` if these ``bounds`` are
+    given: the negative numbers at the lower bound, the positive ones at the upper bound, all numbers if the
+    bounds are equal, and else only 0.
 
     Examples
     --------
     >>> import numpy as np
     >>> from trimreg.penalties import subgradient_residual
-    >>> subgradient_residual(np.array([1.0, 0.0, 0.0]), np.array([-0.5, 3.0, -3.0]), 1.0)
+    >>> theta, gradient = np.array([1.0, 0.0, 0.0]), np.array([-0.5, 3.0, -3.0])
+    >>> subgradient_residual(theta, gradient, 1.0)
     array([ 0.5,  2. , -2. ])
-    >>> subgradient_residual(np.array([1.0, 0.0, 0.0]), np.array([-0.5, 3.0, -3.0]), 1.0, positive=True)
+    >>> subgradient_residual(theta, gradient, 1.0, bounds=(np.zeros(3), np.full(3, 2.0)))
     array([ 0.5,  0. , -2. ])
     """
     with np.errstate(invalid="ignore"):
-        at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - threshold, 0.0)
-        if np.any(positive):
-            at_zero = np.where(positive, np.minimum(gradient + threshold, 0.0), at_zero)
         away = gradient + np.sign(theta) * threshold
-    return np.where(theta == 0, at_zero, away)
-
-
-def bounded_residual(
-    theta: np.ndarray, gradient: np.ndarray, threshold: Any, lower: np.ndarray, upper: np.ndarray
-) -> np.ndarray:
-    r"""The element of :math:`g_j + t_j \partial|\theta_j| + N_j(\theta_j)` nearest to 0, for each j.
-
-    N is the normal cone of ``lower <= theta <= upper``: the negative numbers at the lower bound, the positive
-    ones at the upper bound, all numbers if the bounds are equal.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from trimreg.penalties.base import bounded_residual
-    >>> theta, gradient = np.array([0.0, 2.0, 1.0]), np.array([3.0, -3.0, -3.0])
-    >>> bounded_residual(theta, gradient, 1.0, lower=np.zeros(3), upper=np.full(3, 2.0))
-    array([ 0.,  0., -2.])
-    """
-    with np.errstate(invalid="ignore"):
-        slope = np.sign(theta) * threshold
-    slope = np.where(theta == 0, 0.0, slope)
-    spread = np.where(theta == 0, threshold, 0.0)
-    least = np.where(theta <= lower, -np.inf, gradient + slope - spread)
-    most = np.where(theta >= upper, np.inf, gradient + slope + spread)
+        if bounds is None:
+            at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - threshold, 0.0)
+            return np.where(theta == 0, at_zero, away)
+        least, most = (np.where(theta == 0, gradient + end, away) for end in (-threshold, threshold))
+    least = np.where(theta <= bounds[0], -np.inf, least)
+    most = np.where(theta >= bounds[1], np.inf, most)
     return np.where(least > 0, least, np.minimum(most, 0.0))
 
 
@@ -106,8 +85,8 @@ class Singles:
     def shrink(self, z, threshold):
         return soft_threshold(z, threshold)
 
-    def residual(self, theta, gradient, threshold, positive=False):
-        return subgradient_residual(theta, gradient, threshold, positive)
+    def residual(self, theta, gradient, threshold, bounds=None):
+        return subgradient_residual(theta, gradient, threshold, bounds)
 
     def polar(self, x):
         return np.sign(x)
@@ -211,7 +190,7 @@ class Groups:
         cap = np.maximum(levels.max(axis=1), 0.0)
         return np.where(threshold == 0, np.inf, cap)
 
-    def residual(self, theta, gradient, threshold, positive=False):
+    def residual(self, theta, gradient, threshold, bounds=None):
         r"""The element of :math:`g_G + t_G \partial\|\theta_G\|_q` nearest to 0, for each part."""
         threshold = np.broadcast_to(np.asarray(threshold, dtype=float), (self.count,))
         length = self.lengths(theta)

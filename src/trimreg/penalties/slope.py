@@ -56,7 +56,7 @@ def sorted_l1_prox(z: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def sorted_l1_residual(
-    theta: np.ndarray, gradient: np.ndarray, weights: np.ndarray, positive: Any = False, same: float = SAME
+    theta: np.ndarray, gradient: np.ndarray, weights: np.ndarray, bounds: Any = None, same: float = SAME
 ) -> np.ndarray:
     r"""The element of :math:`g + \partial J_w(\theta)` nearest to 0: its length is the distance of 0.
 
@@ -69,10 +69,10 @@ def sorted_l1_residual(
     - where ``theta = 0``: the unit ball of the norm dual to :math:`J_v`. The remainder of the projection onto
       it is the prox of :math:`J_v` (Moreau).
 
-    If ``theta_j >= 0`` is required (``positive``, a bool or one per coordinate), the normal cone adds all
-    negative numbers at 0, and only the negative part of the gradient is a violation there. Consecutive
-    magnitudes with a relative difference of at most ``same`` form one cluster: rounding, as from a change of
-    units, would otherwise split clusters.
+    ``bounds`` are a lower and an upper bound per coordinate, each 0 or infinite. The normal cone of a bound 0
+    that is reached adds all numbers of one sign, and only the part of the gradient with the other sign is a
+    violation there. Consecutive magnitudes with a relative difference of at most ``same`` form one cluster:
+    rounding, as from a change of units, would otherwise split clusters.
 
     References
     ----------
@@ -100,7 +100,10 @@ def sorted_l1_residual(
 
     residual = np.empty(size.shape)
     residual[nonzero] = -sign[nonzero] * excess
-    violating = np.where(positive, np.minimum(gradient, 0.0), gradient)[zero]
+    violating = gradient[zero]
+    if bounds is not None:
+        violating = np.where(bounds[0][zero] == 0, np.minimum(violating, 0.0), violating)
+        violating = np.where(bounds[1][zero] == 0, np.maximum(violating, 0.0), violating)
     residual[zero] = sorted_l1_prox(violating, weights[count:])
     return residual + 0.0
 
@@ -242,13 +245,13 @@ class SLOPE(Penalty):
 
     def stationarity(
         self, theta: np.ndarray, weights: np.ndarray, gradient: np.ndarray, alpha: float,
-        positive: Any = False,
+        bounds: Any = None,
     ) -> float:  # fmt: skip
         """The squared distance of 0 from the subdifferential of F, which depends on theta only."""
-        residual = self.norm.residual(theta, gradient, np.zeros(self.norm.count), positive)
+        residual = self.norm.residual(theta, gradient, np.zeros(self.norm.count), bounds)
         j = self._regular  # all but an intercept
-        constrained = np.broadcast_to(positive, theta.shape)[j]
-        residual[j] = sorted_l1_residual(theta[j], gradient[j], alpha * self._sequence, constrained)
+        inside = None if bounds is None else (bounds[0][j], bounds[1][j])
+        residual[j] = sorted_l1_residual(theta[j], gradient[j], alpha * self._sequence, inside)
         return float(residual @ residual)
 
     def _value(self, size, alpha, factor):
@@ -263,3 +266,6 @@ class SLOPE(Penalty):
 
     def _prox(self, size, alpha, step, factor):
         return sorted_l1_prox(size, step * alpha * self._sequence)
+
+    def _bounded_prox(self, size, alpha, step, factor, limit):
+        return self._prox(size, alpha, step, factor)  # entries whose limit is 0 are 0, the others have none

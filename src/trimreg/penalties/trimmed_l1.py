@@ -145,9 +145,18 @@ class TrimmedL1(Penalty):
         x[free] = size[free]
         return x
 
-    def _whole_prox(self, z, alpha, step):
+    def _bounded_prox(self, size, alpha, step, factor, limit):
+        # Both the free and the shrunken entry are clipped, and the saving is the difference of their costs.
+        threshold = step * alpha * factor
+        x, whole = np.minimum(np.maximum(size - threshold, 0.0), limit), np.minimum(size, limit)
+        saving = (whole - x) * (size - 0.5 * (whole + x)) + threshold * x
+        free = largest(saving, self.n_free, tie_break=size)
+        x[free] = whole[free]
+        return x
+
+    def _whole_prox(self, z, alpha, step, limit=None):
         if self.norm.q != np.inf:
-            return super()._whole_prox(z, alpha, step)
+            return super()._whole_prox(z, alpha, step, limit)
         # The saving is the cost of the shrunken part: ||z - x||^2 / 2 + t ||x||.
         norm, j = self.norm, self._regular
         threshold = self.thresholds(np.where(self._excluded, 1.0, self._factor > 0), step * alpha)
@@ -191,14 +200,14 @@ class TrimmedL1(Penalty):
 
     def stationarity(
         self, theta: np.ndarray, weights: np.ndarray, gradient: np.ndarray, alpha: float,
-        positive: Any = False,
+        bounds: Any = None,
     ) -> float:  # fmt: skip
         """The paper's T with both parts: 0 at a pair that is stationary in theta and in w."""
         from .simplex import distance_to_optimal_weights
 
         j = self._regular
         magnitude = alpha * self._factor[j] * self.norm.lengths(theta)[j]
-        part = super().stationarity(theta, weights, gradient, alpha, positive)
+        part = super().stationarity(theta, weights, gradient, alpha, bounds)
         free, paid = magnitude[weights[j] == 0], magnitude[weights[j] == 1]
         if free.size + paid.size == j.size and np.max(paid, initial=0.0) <= np.min(free, initial=np.inf):
             return part  # the weights are those of the h largest

@@ -209,7 +209,12 @@ class SurfaceCV(LinearEstimator):
         problem = task.problem
         soft = any(alpha != "exact" for alpha in self.alphas_)
         single = problem.loss.constant_curvature and problem.penalty.norm.q is None
-        if not (soft and single) or self.positive or X.shape[1] > ALL_COLUMNS or is_virtual(X):
+        if (
+            not (soft and single)
+            or task.problem.bounds is not None
+            or X.shape[1] > ALL_COLUMNS
+            or is_virtual(X)
+        ):
             return None
         return TotalGram.of(X, problem.d, center=self.fit_intercept)
 
@@ -291,7 +296,7 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
         How hard every fit searches for the best free set.
     fit_intercept, standardize : bool, default=True
     positive : bool, default=False
-    penalty_factor, groups
+    lower, upper, penalty_factor, groups
         As in :class:`~trimreg.TrimmedLasso`.
     tol : float, default=1e-6
     n_jobs : int or None, default=None
@@ -357,8 +362,8 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
 
     def __init__(
         self, hs="auto", alphas="exact", l2s=None, cv=None, rule="paired", criterion=None, scoring=None,
-        effort="medium", fit_intercept=True, standardize=True, positive=False, penalty_factor=None,
-        groups=None, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
+        effort="medium", fit_intercept=True, standardize=True, positive=False, lower=None, upper=None,
+        penalty_factor=None, groups=None, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
     ):  # fmt: skip
         self._store(locals())
 
@@ -380,7 +385,9 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
         As in :class:`TrimmedLassoCV`.
     class_weight : None, "balanced" or dict, default=None
         As in :class:`~trimreg.TrimmedLogisticRegression`.
-    effort, fit_intercept, standardize, positive, penalty_factor, groups, tol, n_jobs, verbose, random_state
+    effort, fit_intercept, standardize, positive, lower, upper, penalty_factor, groups, tol, n_jobs
+        As in :class:`TrimmedLassoCV`.
+    verbose, random_state
         As in :class:`TrimmedLassoCV`.
 
     Attributes
@@ -406,8 +413,8 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
 
     def __init__(
         self, hs="auto", alphas="exact", l2s=None, cv=None, rule="paired", criterion=None, scoring=None,
-        class_weight=None, effort="medium", fit_intercept=True, standardize=True, positive=False,
-        penalty_factor=None, groups=None, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
+        class_weight=None, effort="medium", fit_intercept=True, standardize=True, positive=False, lower=None,
+        upper=None, penalty_factor=None, groups=None, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
     ):  # fmt: skip
         self._store(locals())
 
@@ -434,7 +441,7 @@ class MEstimatorCV(Regressor, SurfaceCV):
     ----------
     loss : str or loss object, default="quadratic"
         See :mod:`trimreg.losses`.
-    hs, alphas, l2s, cv, rule, criterion, scoring, effort, fit_intercept, standardize, positive
+    hs, alphas, l2s, cv, rule, criterion, scoring, effort, fit_intercept, standardize, positive, lower, upper
         As in :class:`TrimmedLassoCV`.
     q : 2 or inf, default=2
         The norm of a group.
@@ -463,8 +470,9 @@ class MEstimatorCV(Regressor, SurfaceCV):
 
     def __init__(
         self, loss="quadratic", hs="auto", alphas="exact", l2s=None, cv=None, rule="paired", criterion=None,
-        scoring=None, effort="medium", fit_intercept=True, standardize=True, positive=False,
-        penalty_factor=None, groups=None, q=2, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
+        scoring=None, effort="medium", fit_intercept=True, standardize=True, positive=False, lower=None,
+        upper=None, penalty_factor=None, groups=None, q=2, tol=1e-6, n_jobs=None, verbose=0,
+        random_state=None,
     ):  # fmt: skip
         self._store(locals())
 

@@ -115,7 +115,7 @@ class LinearFolds:
         _, grids, _ = cells(task, self.hs, self.alphas, self.ridges, **options)
         fits = [task.in_units(step.theta) for steps in grids for row in steps for step in row]
         coefs, intercepts = (np.array(values) for values in zip(*fits, strict=True))
-        return Fits(coefs, intercepts, task.problem.loss)
+        return Fits(coefs, intercepts, task.loss_of_y)
 
     def score(self, fits: Fits, test: np.ndarray) -> np.ndarray:
         """Scores of every cell on the test samples, of shape (n_hs, n_alphas, n_ridges)."""
@@ -138,11 +138,13 @@ class LinearFolds:
         X, problem, (n, p) = self.data.X, task.problem, self.data.X.shape
         if not problem.loss.least_squares or problem.loss.n_outputs > 1 or sp.issparse(X):
             return False
+        if problem.bounds is not None:  # they are in units that change from fold to fold
+            return False
         if n_folds * (p + 2) ** 2 > min(_PRODUCTS, n * p):
             return False
         if is_virtual(X):
             return hasattr(X, "sweep") and problem.worth_compressing(len(self.hs) * len(self.alphas))
-        return n * p >= _LARGE and problem.penalty.norm.q is None and not np.any(problem.positive)
+        return n * p >= _LARGE and problem.penalty.norm.q is None
 
     def _weighted(self, weights) -> Data:
         """The data with these weights: a copy of the rows of positive weight if that is small."""
@@ -229,7 +231,7 @@ def criteria_of_path(name, data, task, path, n, fit_intercept) -> np.ndarray:
 
 def _deviances(task, data, coefs, intercepts, n):
     """The deviance of every fit: from few rows if they are known, except for nearly perfect fits."""
-    loss, found, rest = task.problem.loss, np.empty(len(coefs)), np.arange(len(coefs))
+    loss, found, rest = task.loss_of_y, np.empty(len(coefs)), np.arange(len(coefs))
     if task.problem.few is not None:
         few = task.problem.compressed()
         fits = zip(coefs, intercepts, strict=True)

@@ -17,6 +17,7 @@ from ..solvers import EFFORTS, SolverResult, Step
 from ..solvers.gram import GramCache, RescaledGram
 from ..solvers.mm.solver import settle
 from ..solvers.mm.workingset import WorkingSetSolver
+from ..solvers.problem import feasible
 from ..solvers.surface import surface
 from .criteria import effective_df
 from .grid import alpha_grid, check_alphas, check_hs, check_l2s, l2_grid
@@ -79,8 +80,8 @@ def features_in(coefs: np.ndarray, n_before: int) -> np.ndarray:
 def trimmed_path(
     X: Any, y: Any, hs: Any = "auto", alphas: Any = "auto", *, loss: Any = "quadratic",
     l2: float = 0.0, penalty_factor: Any = None, groups: Any = None, q: float = 2, fit_intercept: bool = True,
-    standardize: bool = True, positive: bool = False, sample_weight: Any = None, offset: Any = None,
-    exposure: Any = None, effort: str = "medium",
+    standardize: bool = True, positive: bool = False, lower: Any = None, upper: Any = None,
+    sample_weight: Any = None, offset: Any = None, exposure: Any = None, effort: str = "medium",
     tol: float = 1e-6, random_state: Any = None, verbose: int = 0,
 ) -> TrimmedPath:  # fmt: skip
     r"""Trimmed fits for every h and alpha, each started from neighboring solutions.
@@ -99,7 +100,7 @@ def trimmed_path(
     alphas : "auto", "exact" or sequence, default="auto"
         ``"auto"`` is :func:`~trimreg.selection.alpha_grid`: 21 numbers, from the smallest alpha at which the
         model with h = 0 is empty downward. ``"exact"`` gives best subsets, and may be part of a sequence.
-    loss, l2, fit_intercept, standardize, positive, sample_weight, offset, tol, random_state
+    loss, l2, fit_intercept, standardize, positive, lower, upper, sample_weight, offset, tol, random_state
         As in :func:`trimreg.solve`.
     exposure : array-like of shape (n_samples,), optional
         As in :meth:`TrimmedLasso.fit`.
@@ -291,7 +292,7 @@ def _refits(problem, gram, column, hs, alpha, selection, l2s, tol) -> list[list[
 
     If alpha is above the exact-penalty threshold, the fit to any h features is a local minimum.
     """
-    if problem.loss.least_squares and problem.penalty.norm.q is None and not np.any(problem.positive):
+    if problem.loss.least_squares and problem.penalty.norm.q is None and problem.bounds is None:
         return _least_squares_refits(problem, gram, column, selection, l2s) if l2s else []
     refits = []
     for l2 in l2s:
@@ -301,7 +302,7 @@ def _refits(problem, gram, column, hs, alpha, selection, l2s, tol) -> list[list[
             settle(inner.at(alpha, int(h)), step.theta * norms, step.weights)
             for h, step in zip(hs, column, strict=True)
         ]
-        refits.append([replace(step, theta=step.theta / norms) for step in steps])
+        refits.append([replace(step, theta=feasible(problem, step.theta / norms)) for step in steps])
     return refits
 
 

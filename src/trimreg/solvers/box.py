@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..penalties.base import bounded_residual
+from ..penalties.base import subgradient_residual
 from .gram import cholesky_solve, regularized_cholesky
 
 _EPOCHS = 50
@@ -24,7 +24,7 @@ def minimize_box(
     for _ in range(max_rounds):
         box_descent(gram, gradient, theta, threshold, lower, upper, _EPOCHS, tol)
         for _ in range(_FACES):
-            residual = bounded_residual(theta, gradient, threshold, lower, upper)
+            residual = subgradient_residual(theta, gradient, threshold, (lower, upper))
             if np.max(np.abs(residual), initial=0.0) <= tol:
                 return True
             if not _newton_on_face(gram, gradient, theta, threshold, lower, upper):

@@ -229,7 +229,7 @@ class SolverSpec:
     module: str
     max_iter: int  # default number of steps
     trimmed_only: bool  # whether it is defined for trimmed penalties alone
-    positive: bool  # whether it can keep theta >= 0
+    bounds: bool  # whether it can keep coefficients within bounds
     options: tuple[str, ...]
     choices: Mapping[str, tuple] = field(default_factory=dict)  # the allowed values of an option
     needs_weights: bool = True  # whether the penalty must have weights
@@ -268,7 +268,7 @@ class SolverSpec:
 EFFORTS = ("low", "medium", "high")
 _FLAG = (True, False)
 
-#: The solvers by name, in the order: module, default steps, trimmed penalties only, theta >= 0, options.
+#: The solvers by name, in the order: module, default steps, trimmed penalties only, bounds, options.
 SOLVERS = {
     spec.name: spec
     for spec in (

@@ -234,14 +234,14 @@ def independent_columns(gram: np.ndarray, tol: float) -> np.ndarray:
 # -- a quadratic plus a weighted l1 norm ------------------------------------------------------------------
 
 
-def newton_on_support(gram, gradient, theta, threshold, positive, max_drops=10):
+def newton_on_support(gram, gradient, theta, threshold, max_drops=10):
     """Minimize over the current support and signs, in place; a coordinate that comes to 0 is dropped.
 
     All coordinates that would change sign are dropped at once if the objective falls enough by that, else
     only the first that comes to 0 on the way. Unpenalized coordinates belong to the support whatever their
     value, and may change sign.
     """
-    free = (threshold == 0) & (np.diagonal(gram) > 0) & ~np.asarray(positive)
+    free = (threshold == 0) & (np.diagonal(gram) > 0)
     for _ in range(max_drops):
         active = np.flatnonzero((theta != 0) | free)
         if active.size == 0:
@@ -282,36 +282,35 @@ def _product(gram, active, move):
     return gram @ x
 
 
-def minimize_block(gram, gradient, theta, threshold, positive, tol, max_rounds=100):
+def minimize_block(gram, gradient, theta, threshold, tol, max_rounds=100):
     """Minimize ``g'(x - theta) + (x - theta)' G (x - theta) / 2 + sum t |x|``; all arrays in place.
 
     Returns whether the conditions hold within ``tol``; rounding in a singular G can prevent it. If columns
     are nearly dependent, sweeps may forever bring in many coordinates that the Newton step takes out again:
     after some rounds only the coordinate of largest violation enters (feature-sign search, Lee et al. 2007).
     """
-    nonnegative = np.full(theta.size, positive)
     for round_ in range(max_rounds):
         epochs = _EPOCHS
         if round_ < _SWEPT:
-            epochs = coordinate_descent(gram, gradient, theta, threshold, nonnegative, _EPOCHS, tol)
-        elif not enter_worst(gram, gradient, theta, threshold, nonnegative):
+            epochs = coordinate_descent(gram, gradient, theta, threshold, _EPOCHS, tol)
+        elif not enter_worst(gram, gradient, theta, threshold):
             return False
-        if epochs == _EPOCHS or violators(theta, gradient, threshold, nonnegative, tol)[0] > tol:
-            newton_on_support(gram, gradient, theta, threshold, positive)
-            if not violators(theta, gradient, threshold, nonnegative, tol)[0] <= tol:
+        if epochs == _EPOCHS or violators(theta, gradient, threshold, tol)[0] > tol:
+            newton_on_support(gram, gradient, theta, threshold)
+            if not violators(theta, gradient, threshold, tol)[0] <= tol:
                 continue
         return True
     return False
 
 
-def enter_worst(gram, gradient, theta, threshold, nonnegative) -> bool:
+def enter_worst(gram, gradient, theta, threshold) -> bool:
     """Minimize over the coordinate of largest violation, in place; returns whether it moved."""
-    worst = int(np.argmax(np.abs(subgradient_residual(theta, gradient, threshold, nonnegative))))
+    worst = int(np.argmax(np.abs(subgradient_residual(theta, gradient, threshold))))
     curvature, old = gram[worst, worst], theta[worst]
     if not curvature > 0:
         return False
     aim = old - gradient[worst] / curvature
     size = max(abs(aim) - threshold[worst] / curvature, 0.0)
-    theta[worst] = 0.0 if nonnegative[worst] and aim < 0 else np.copysign(size, aim)
+    theta[worst] = np.copysign(size, aim)
     gradient += (theta[worst] - old) * gram[worst]
     return theta[worst] != old

@@ -9,8 +9,9 @@ import numpy as np
 
 from ..designs.base import Design
 from ..losses.base import Loss
-from ..penalties.base import bounded_residual
+from ..penalties.base import subgradient_residual
 
+_EPS = float(np.finfo(float).eps)
 _WIDEST = 1000  # columns of far data whose Gram matrix is worth a pass, however many fits share it
 
 
@@ -18,9 +19,8 @@ _WIDEST = 1000  # columns of far data whose Gram matrix is worth a pass, however
 class Problem:
     r"""Minimize :math:`F(\theta) = L(Z\theta) + \frac12 \sum_j \rho_j \theta_j^2 + P_\alpha(\theta)`.
 
-    The first two terms are its smooth part. With ``positive`` the minimum is over ``theta >= 0``; it holds
-    for all coordinates or is an array of flags. ``bounds`` holds a lower and an upper bound per coordinate,
-    with 0 between them; only single coefficients may have them. Arrays of weights and thresholds have one
+    The first two terms are its smooth part. ``bounds`` holds a lower and an upper bound per coordinate, with
+    0 between them; only single coefficients may have them. Arrays of weights and thresholds have one
     value per part of the penalty's norm; a part is a coefficient or a group of them.
     """
 
@@ -30,7 +30,6 @@ class Problem:
     d: np.ndarray  # sample weights, summing to one
     penalty: Any  # a Penalty, bound to the design's number of features
     alpha: float
-    positive: bool | np.ndarray = False
     ridge: Any = 0.0  # rho, one per coordinate; a number is taken for all of them
     few: Any = None  # the design and the target of :meth:`compressed`, if they are known
     bounds: tuple[np.ndarray, np.ndarray] | None = None
@@ -50,11 +49,10 @@ class Problem:
     def restricted(self, parts: np.ndarray) -> Problem:
         """The problem on these parts alone; all others are fixed at 0."""
         W = self.penalty.norm.coordinates(parts)
-        positive = self.positive[W] if isinstance(self.positive, np.ndarray) else self.positive
         design, penalty = self.design.restricted(W), self.penalty.restricted(parts)
         ridge = self.ridge[W]
         bounds = None if self.bounds is None else (self.bounds[0][W], self.bounds[1][W])
-        part = replace(self, design=design, penalty=penalty, positive=positive, ridge=ridge, few=None)
+        part = replace(self, design=design, penalty=penalty, ridge=ridge, few=None)
         return replace(part, bounds=bounds)
 
     @property
@@ -97,7 +95,7 @@ class Problem:
     @property
     def precision(self) -> float:
         """The rounding of a product with the design: that of float64, however its numbers are stored."""
-        return float(np.finfo(float).eps)
+        return _EPS
 
     def predictor(self, theta: np.ndarray) -> np.ndarray:
         return self.design.matvec(theta)
@@ -163,30 +161,21 @@ class Problem:
     def weights(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """The penalty's weights at theta. Ties, zeros above all, go to the larger gradient.
 
-        Under ``theta >= 0`` only the negative part of the gradient counts: a coordinate that its constraint
+        Only the part of the gradient counts that the bounds allow to follow: a coordinate that its bound
         keeps at 0 gains nothing from being free.
         """
         pull = gradient
-        if np.any(self.positive):
-            pull = np.where(self.positive, np.minimum(gradient, 0.0), gradient)
         if self.bounds is not None:
-            pull = bounded_residual(theta, gradient, 0.0, *self.bounds)
+            pull = subgradient_residual(theta, gradient, 0.0, self.bounds)
         return self.penalty.weights(theta, self.alpha, pull)
 
     def residual(self, theta: np.ndarray, gradient: np.ndarray, threshold: np.ndarray) -> np.ndarray:
         """The subgradient nearest to 0 of the weighted problem with these thresholds and the constraints."""
-        if self.bounds is not None:
-            return bounded_residual(theta, gradient, threshold, *self.bounds)
-        return self.penalty.norm.residual(theta, gradient, threshold, self.positive)
+        return self.penalty.norm.residual(theta, gradient, threshold, self.bounds)
 
     def stationarity(self, theta: np.ndarray, weights: np.ndarray) -> float:
-        """The paper's T, from a gradient computed anew; bounds that are reached add their normal cones."""
-        gradient = self.gradient(theta)
-        if self.bounds is not None:
-            threshold = self.penalty.thresholds(weights, self.alpha)
-            unbounded = self.penalty.norm.residual(theta, gradient, threshold)
-            gradient = gradient + self.residual(theta, gradient, threshold) - unbounded
-        return self.penalty.stationarity(theta, weights, gradient, self.alpha, self.positive)
+        """The paper's T, from a gradient computed anew."""
+        return self.penalty.stationarity(theta, weights, self.gradient(theta), self.alpha, self.bounds)
 
     def weights_freeing(self, theta: np.ndarray, free: np.ndarray) -> np.ndarray:
         """The penalty's weights at theta. Ties go to the parts of ``free``."""
@@ -301,7 +290,7 @@ def feasible_start(problem: Problem, theta0: np.ndarray | None) -> np.ndarray:
     r"""The point nearest to ``theta0`` (0 if it is None) at which the objective is finite.
 
     .. math:: \arg\min_\theta \|\theta - \theta^0\| \quad\text{with}\quad \theta_j = 0
-              \text{ where } f_j = \infty, \quad \theta \ge 0 \text{ if the problem asks for it.}
+              \text{ where } f_j = \infty, \quad l \le \theta \le u \text{ for the bounds of the problem.}
     """
     theta = np.zeros(problem.n_features) if theta0 is None else np.array(theta0, dtype=float)
     if theta.shape != (problem.n_features,):
@@ -314,7 +303,14 @@ def feasible_start(problem: Problem, theta0: np.ndarray | None) -> np.ndarray:
 
 
 def feasible(problem: Problem, theta: np.ndarray) -> np.ndarray:
-    """The point nearest to theta that keeps the signs and the bounds of the problem."""
-    if problem.bounds is not None:
-        theta = np.clip(theta, *problem.bounds)
-    return np.where(problem.positive, np.maximum(theta, 0.0), theta) if np.any(problem.positive) else theta
+    """The point nearest to theta within the bounds of the problem."""
+    return clipped(theta, problem.bounds)
+
+
+def clipped(theta: np.ndarray, bounds: Any, eps: float = _EPS) -> np.ndarray:
+    """The point nearest to theta within the bounds, if any; what is within rounding of a bound is on it."""
+    if bounds is None:
+        return theta
+    for end in bounds:
+        theta = np.where(np.isfinite(end) & (np.abs(theta - end) <= 4 * eps * np.abs(end)), end, theta)
+    return np.clip(theta, *bounds)

@@ -30,7 +30,7 @@ from .mm.effort import EFFORTS
 from .mm.solver import improve_on_model, normalized_steps, settle
 from .mm.starts import homotopy
 from .mm.workingset import GramSolver, WorkingSetSolver
-from .problem import Problem
+from .problem import Problem, feasible
 from .search.exchange import exchange_while_better, kick
 from .search.soft import SoftSearch
 from .search.subset import Subset, grown, share
@@ -64,7 +64,7 @@ def surface(
     inner = WorkingSetSolver(normal, tol)
     rng = np.random.default_rng(0) if rng is None else rng
     single = normal.loss.constant_curvature and normal.penalty.norm.q is None
-    if single and not np.any(normal.positive):
+    if single and normal.bounds is None:
         if gram is not None:
             inner.gram = gram(norms)
         rows = _LeastSquares(inner, effort, verify)
@@ -84,7 +84,7 @@ def surface(
         columns |= zip(soft, rows.soft(hs, [float(alphas[j]) for j in soft], advance), strict=True)
     steps = [[columns[j][i] for j in range(len(alphas))] for i in range(len(hs))]
     _make_monotone(inner, steps, hs, alphas, order)
-    return [[replace(step, theta=step.theta / norms) for step in row] for row in steps]
+    return [[replace(step, theta=feasible(problem, step.theta / norms)) for step in row] for row in steps]
 
 
 def _alone(normal, norms, tol, rng, effort, h, alpha) -> Step:

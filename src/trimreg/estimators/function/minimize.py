@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -135,7 +135,7 @@ def minimize(
     rng = check.check_random_state(random_state)
     if max_iter is not None:
         check.check_number("max_iter", max_iter, 1, integral=True)
-    bounds = _bounds(lower, upper, check.check_flag("positive", positive), penalty)
+    bounds = check.check_bounds(lower, upper, check.check_flag("positive", positive), penalty, "parameter")
     theta = _start(start, penalty, bounds)
     if total is not None:
         total = _total(total, bounds, penalty)
@@ -180,40 +180,6 @@ def _exact_alpha(penalty, scale):
 # -- arguments -------------------------------------------------------------------------------------------
 
 
-def _bounds(lower, upper, positive, penalty):
-    """``(lower, upper)`` per parameter, or None."""
-    if lower is None and upper is None and not positive:
-        return None
-    if penalty.norm.q is not None:
-        raise ValueError("positive, lower and upper are for single parameters; leave them off with groups")
-    p = penalty.norm.count
-    low = _bound("lower", lower, p, 0.0 if positive else -np.inf)
-    high = _bound("upper", upper, p, np.inf)
-    if (low > high).any():
-        j = int(np.flatnonzero(low > high)[0])
-        raise ValueError(f"lower must not be above upper; got {low[j]} and {high[j]} for parameter {j}")
-    apart = (penalty.levels(1.0) > 0) & ((low > 0) | (high < 0))
-    if apart.any():
-        j = int(np.flatnonzero(apart)[0])
-        name, value = ("lower", low[j]) if low[j] > 0 else ("upper", high[j])
-        raise ValueError(
-            f"{name} excludes 0 for parameter {j}: got {value}. A penalized parameter may be trimmed to 0; "
-            "give it penalty_factor 0, so that it is always in the model"
-        )
-    return low, high
-
-
-def _bound(name, value, p, default):
-    if value is None:
-        return np.full(p, default)
-    bound = np.asarray(check.check_real(name, value), dtype=float)
-    if bound.shape not in ((), (p,)):
-        raise ValueError(f"{name} must be a number or have shape ({p},); got shape {bound.shape}")
-    if np.isnan(bound).any() or np.any(bound == (np.inf if name == "lower" else -np.inf)):
-        raise ValueError(f"{name} must not be NaN, nor {'inf' if name == 'lower' else '-inf'}")
-    return np.array(np.broadcast_to(bound, (p,)))
-
-
 def _start(start, penalty, bounds):
     p = penalty.norm.spread(np.zeros(penalty.norm.count)).size
     if start is None:
@@ -253,7 +219,7 @@ def _total(total, bounds, penalty):
 class FunctionTask(Task):
     """A function to minimize; coordinates are relative to the start of what is never penalized."""
 
-    loss: FunctionLoss  # of the problem
+    loss: FunctionLoss = field(kw_only=True)  # of the problem
 
     def in_units(self, theta: np.ndarray) -> tuple[np.ndarray, float]:
         return self.loss.origin + self.problem.design.matvec(theta), 0.0

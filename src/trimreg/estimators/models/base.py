@@ -193,7 +193,10 @@ class LinearEstimator(BaseEstimator):
             "l2": self.l2_,
             "loss": settings.loss,
             "sample_weight": weight,
-            **{name: getattr(settings, name) for name in ("fit_intercept", "standardize", "positive")},
+            **{
+                name: getattr(settings, name)
+                for name in ("fit_intercept", "standardize", "positive", "lower", "upper")
+            },
         }
 
     def certify(
@@ -358,6 +361,8 @@ class TrimmedEstimator(LinearEstimator):
         fit_intercept: bool = True,
         standardize: bool = True,
         positive: bool = False,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
         penalty_factor: ArrayLike | None = None,
         groups: Any = None,
         n_outliers: int | float = 0,

@@ -31,8 +31,10 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         As in :class:`TrimmedLasso`.
     ties : {"efron", "breslow"}, default="efron"
         How the likelihood treats events at the same time.
-    solver, effort, standardize, positive, penalty_factor, groups, n_outliers, warm_start, tol, max_iter
-        As in :class:`TrimmedLasso`, and so is ``random_state``.
+    solver, effort, standardize, positive, lower, upper, penalty_factor, groups, n_outliers, warm_start
+        As in :class:`TrimmedLasso`.
+    tol, max_iter, random_state
+        As in :class:`TrimmedLasso`.
 
     Attributes
     ----------
@@ -73,6 +75,8 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         effort: str = "medium",
         standardize: bool = True,
         positive: bool = False,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
         penalty_factor: ArrayLike | None = None,
         groups: Any = None,
         n_outliers: int | float = 0,

@@ -133,9 +133,9 @@ class TrimmedHuberRegressor(Regressor, TrimmedEstimator):
         Where the absolute error begins, in units of the scale; must exceed 1 if the scale is estimated.
     scale : float or None, default=None
         The scale of the errors; None estimates it with the coefficients.
-    solver, effort, fit_intercept, standardize, positive, penalty_factor, groups, n_outliers, warm_start
+    solver, effort, fit_intercept, standardize, positive, lower, upper, penalty_factor, groups, n_outliers
         As in :class:`TrimmedLasso`.
-    tol, max_iter, random_state
+    warm_start, tol, max_iter, random_state
         As in :class:`TrimmedLasso`.
 
     Attributes
@@ -170,6 +170,8 @@ class TrimmedHuberRegressor(Regressor, TrimmedEstimator):
         fit_intercept: bool = True,
         standardize: bool = True,
         positive: bool = False,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
         penalty_factor: ArrayLike | None = None,
         groups: Any = None,
         n_outliers: int | float = 0,

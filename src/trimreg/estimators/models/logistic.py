@@ -36,9 +36,9 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
         separate the classes.
     class_weight : "balanced", dict or None, default=None
         Factors of the sample weights by class; ``"balanced"`` gives all classes the same total weight.
-    solver, effort, fit_intercept, standardize, positive, penalty_factor, groups, n_outliers, warm_start
-        As in :class:`TrimmedLasso`; ``positive`` is for two classes.
-    tol, max_iter, random_state
+    solver, effort, fit_intercept, standardize, positive, lower, upper, penalty_factor, groups, n_outliers
+        As in :class:`TrimmedLasso`; ``positive``, ``lower`` and ``upper`` are for two classes.
+    warm_start, tol, max_iter, random_state
         As in :class:`TrimmedLasso`.
 
     Attributes
@@ -80,6 +80,8 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
         fit_intercept: bool = True,
         standardize: bool = True,
         positive: bool = False,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
         penalty_factor: ArrayLike | None = None,
         groups: Any = None,
         n_outliers: int | float = 0,

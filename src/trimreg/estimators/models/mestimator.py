@@ -30,6 +30,8 @@ class MEstimator(Regressor, LinearEstimator):
         As in :func:`trimreg.solve`: ``"mm"``, or ``"prox"`` for a penalty without weights such as SLOPE.
     fit_intercept : bool, default=True
     standardize, positive, warm_start : bool, default=False
+    lower, upper : float or array-like of shape (n_features,), optional
+        As in :class:`TrimmedLasso`.
     n_outliers : int, or float in (0, 1), default=0
         The number (or fraction) of samples to leave out: those with the largest loss.
     tol : float, default=1e-6
@@ -70,6 +72,8 @@ class MEstimator(Regressor, LinearEstimator):
         fit_intercept: bool = True,
         standardize: bool = False,
         positive: bool = False,
+        lower: Any = None,
+        upper: Any = None,
         n_outliers: int | float = 0,
         warm_start: bool = False,
         tol: float = 1e-6,

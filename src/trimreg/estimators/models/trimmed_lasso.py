@@ -34,7 +34,11 @@ class TrimmedLasso(Regressor, TrimmedEstimator):
         How hard ``"mm"`` searches for a good local minimum; other solvers ignore it.
     fit_intercept, standardize : bool, default=True
     positive : bool, default=False
-        Whether to allow nonnegative coefficients only.
+        Whether to allow nonnegative coefficients only: ``lower=0``.
+    lower, upper : float or array-like of shape (n_features,), optional
+        Bounds of the coefficients, in the units of X: one number for all, or one per feature; ``-inf`` and
+        ``inf`` are none. A coefficient that is penalized may be trimmed to 0, so 0 must be within its bounds;
+        one with factor 0 may have any. Not for groups. The intercept is never bounded.
     penalty_factor : array-like of shape (n_features,), optional
         Factors of the penalty. A feature with factor 0 is never penalized and not counted in h; one with
         ``inf`` is excluded.

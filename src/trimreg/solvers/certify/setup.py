@@ -29,8 +29,8 @@ def check_supported(problem: Problem) -> None:
         raise ValueError("penalty must be trimmed (with h) to be certified")
     if loss.multi_output:
         raise ValueError(f"loss {loss.name!r} cannot be certified: it has several outputs")
-    if np.any(problem.positive):
-        raise ValueError("positive must be False: bounds for nonnegative coefficients are not implemented")
+    if problem.bounds is not None:
+        raise ValueError("positive, lower and upper must be left off to certify: boxes are not implemented")
     if not problem.near:
         raise ValueError("X must be in memory to be certified")
     if problem.n_features > _WIDEST:

@@ -139,8 +139,8 @@ def _algorithm_1(problem, theta, w, tol, eta, tau, record_stationarity):
     step = StepSize(problem, eta, predictor)
 
     def proximal_step(eta):
-        z = feasible(problem, theta - eta * gradient)
-        return penalty.norm.shrink(z, eta * penalty.thresholds(w_next, alpha))
+        z = theta - eta * gradient
+        return feasible(problem, penalty.norm.shrink(z, eta * penalty.thresholds(w_next, alpha)))
 
     while True:
         # w^{k+1} <- proj_S[w^k - tau r(theta^k)]
@@ -157,7 +157,7 @@ def _algorithm_1(problem, theta, w, tol, eta, tau, record_stationarity):
         G = float(d @ d) / (2 * eta) + alpha / tau * float(e @ e)
         series = {"F": loss + alpha * float(w @ r), "G": G}
         if record_stationarity:
-            T = series["T"] = penalty.stationarity(theta, w, gradient, alpha, problem.positive)
+            T = series["T"] = penalty.stationarity(theta, w, gradient, alpha, problem.bounds)
             attained = f"sqrt(T) {np.sqrt(T):.3g}"
         else:
             u = gradient - gradient_before - d / eta

@@ -87,7 +87,7 @@ def _algorithm_2(problem, theta, tol, eta, ties):
     step = StepSize(problem, eta, predictor)
 
     def shrunken_step(eta):
-        return norm.shrink(feasible(problem, theta - eta * (gradient - v)), eta * level)
+        return feasible(problem, norm.shrink(theta - eta * (gradient - v), eta * level))
 
     while True:
         # v in alpha d(sum of the h largest r)
@@ -101,7 +101,7 @@ def _algorithm_2(problem, theta, tol, eta, ties):
         eta = step.eta
         gradient = problem.gradient(theta, predictor)
         w = problem.weights(theta, gradient)
-        T = penalty.stationarity(theta, w, gradient, alpha, problem.positive)
+        T = penalty.stationarity(theta, w, gradient, alpha, problem.bounds)
         residual = float(np.linalg.norm(theta - theta_before)) / eta
         stationary = np.sqrt(T) <= goal
         critical = (ties == "plain" or norm.q == np.inf) and residual <= goal

@@ -75,12 +75,12 @@ def iterate(
 
 
 def _proximal_gradient(problem, theta, tol, eta, accelerate):
-    penalty, alpha, positive = problem.penalty, problem.alpha, problem.positive
+    penalty, alpha, bounds = problem.penalty, problem.alpha, problem.bounds
     goal = stationarity_goal(problem, tol)
 
     def step_from(theta, loss, gradient):
         def proximal_step(eta):
-            return penalty.prox(theta - eta * gradient, alpha, eta, positive)
+            return penalty.prox(theta - eta * gradient, alpha, eta, bounds)
 
         x, predictor, loss = step.take(theta, loss, gradient, proximal_step)
         return Iterate(x, predictor, loss, loss + penalty.value(x, alpha))
@@ -119,6 +119,6 @@ def _proximal_gradient(problem, theta, tol, eta, accelerate):
         gradient_before, gradient = gradient, problem.gradient(point.theta, point.predictor)
 
         w = problem.weights(point.theta, gradient)
-        T = penalty.stationarity(point.theta, w, gradient, alpha, positive)
+        T = penalty.stationarity(point.theta, w, gradient, alpha, bounds)
         message, done = f"sqrt(T) {np.sqrt(T):.3g}, goal {goal:.3g}", bool(np.sqrt(T) <= goal)
         yield Step(point.theta, w, point.objective, converged=done, message=message, series={"T": T})

@@ -11,12 +11,11 @@ from numba import njit
 
 
 @njit(cache=True, fastmath={"contract", "reassoc"})
-def coordinate_descent(gram, gradient, theta, threshold, positive, max_epochs, tol):
+def coordinate_descent(gram, gradient, theta, threshold, max_epochs, tol):
     r"""Cyclic coordinate descent on ``q(theta) + sum_j t_j |theta_j|`` with Hessian ``gram``.
 
-    ``theta`` and ``gradient`` (of the quadratic part) are updated in place; coordinates flagged in
-    ``positive`` stay at or above 0. Stops when no coordinate moves its subgradient by more than ``tol`` in an
-    epoch. Returns the number of epochs.
+    ``theta`` and ``gradient`` (of the quadratic part) are updated in place. Stops when no coordinate moves
+    its subgradient by more than ``tol`` in an epoch. Returns the number of epochs.
     """
     m = theta.size
     for epoch in range(max_epochs):
@@ -30,7 +29,7 @@ def coordinate_descent(gram, gradient, theta, threshold, positive, max_epochs, t
             t = threshold[j]
             if z > t:
                 new = (z - t) / curvature
-            elif z < -t and not positive[j]:
+            elif z < -t:
                 new = (z + t) / curvature
             else:
                 new = 0.0
@@ -68,7 +67,7 @@ def principal(matrix, places):
 
 
 @njit(cache=True)
-def violators(theta, gradient, threshold, positive, goal):
+def violators(theta, gradient, threshold, goal):
     """The largest violation of an optimality condition, and the coordinates above ``goal`` or not at 0.
 
     A violation is the size of the residual of :func:`trimreg.penalties.subgradient_residual`; the largest is
@@ -78,8 +77,7 @@ def violators(theta, gradient, threshold, positive, goal):
     found = np.empty(theta.size, dtype=np.intp)
     for j in range(theta.size):
         if theta[j] == 0.0:
-            slope = gradient[j] if positive[j] else -abs(gradient[j])
-            violation = max(-slope - threshold[j], 0.0)
+            violation = max(abs(gradient[j]) - threshold[j], 0.0)
         else:
             violation = abs(gradient[j] + np.sign(theta[j]) * threshold[j])
         worst = max(worst, violation) if violation == violation else violation

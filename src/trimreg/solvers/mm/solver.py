@@ -35,7 +35,7 @@ import numpy as np
 
 from ..driver import Step
 from ..gram import GramCache
-from ..problem import Problem, feasible_start
+from ..problem import Problem, feasible, feasible_start
 from ..search.bounded import BoundedSubset
 from ..search.crossings import crossings
 from ..search.exchange import best_first, exchange_while_better, kick
@@ -50,6 +50,7 @@ from .starts import (
     grown_start,
     lasso_among,
     lasso_start,
+    n_different,
     random_starts,
     start_alpha,
     supports_are_hard,
@@ -79,7 +80,7 @@ def iterate(
     start = None if theta0 is None else feasible_start(problem, theta0) * norms
     inner = WorkingSetSolver(normal, tol)
     for step in normalized_steps(inner, norms, start, rng, EFFORTS[effort]):
-        yield replace(step, theta=step.theta / norms)
+        yield replace(step, theta=feasible(problem, step.theta / norms))
 
 
 def normalized_steps(
@@ -121,7 +122,7 @@ def confirm(
     for end in _majorize_minimize(inner, step.theta * norms, step.weights):
         confirmed = end.converged and np.array_equal(end.weights == 0, step.weights == 0)
         optimal = step.swap_optimal if confirmed else None
-        yield replace(end, theta=end.theta / norms, swap_optimal=optimal)
+        yield replace(end, theta=feasible(problem, end.theta / norms), swap_optimal=optimal)
 
 
 # -- MM alone: any penalty, any loss ------------------------------------------------------------------
@@ -186,12 +187,13 @@ def improve_on_model(
 ) -> Iterator[Step]:
     """Steps of exchanges on the quadratic model at a local minimum, as long as the loss confirms them."""
     problem = inner.problem
-    searchable = effort.search and problem.penalty.n_free > 0 and not np.any(problem.positive)
+    searchable = effort.search and problem.penalty.n_free > 0
     exact = problem.alpha >= problem.exact_threshold()
     # Under a soft alpha every search with kicks may find a lower basin; best subsets settle sooner.
     kicks, most = (effort.kicks // 2, 2 * effort.rounds) if exact else (effort.kicks, np.inf)
     # So many coefficients nearly interpolate: the free set hardly matters, but searches are large.
-    samples = problem.loss.n_outputs * problem.n_samples
+    different = problem.near and problem.loss.has_samples  # a repeated sample is interpolated with the first
+    samples = problem.loss.n_outputs * (n_different(inner) if different else problem.n_samples)
     wide = 2 * np.count_nonzero(best.theta) >= samples and not problem.ridge.any() and not effort.rivals
     enough = np.inf
     if wide or not effort.homotopy:
@@ -282,7 +284,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     problem, penalty = inner.problem, inner.problem.penalty
     exact = problem.alpha >= problem.exact_threshold()
     undetermined = penalty.n_free >= np.count_nonzero(problem.d) and not problem.ridge.any()
-    searchable = not np.any(problem.positive) and effort.search and penalty.n_free > 0 and not undetermined
+    searchable = problem.bounds is None and effort.search and penalty.n_free > 0 and not undetermined
     rivals = _RIVALS if exact and theta0 is None else ()
     if exact and searchable and theta0 is None and problem.near:
         search = grown_start(inner)
@@ -293,7 +295,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
             theta, gradient = theta0, problem.gradient(theta0)
         weights = problem.weights(theta, gradient)
         free = problem.free_set(theta, gradient)
-        if undetermined and not np.any(problem.positive):
+        if undetermined and problem.bounds is None:
             nothing = 1e-12 * problem.loss_value(problem.origin())
             for step in _interpolate(inner, norms, free):  # no fit is better than a perfect one
                 yield replace(step, swap_optimal=True if step.objective <= nothing else None)

@@ -294,7 +294,9 @@ def n_different(inner: Any) -> int:
     """
     problem = inner.problem
     live = problem.d > 0
-    value = problem.predictor(inner.gradient_at_zero).ravel()[live] + np.pi * problem.y.ravel()[live]
+    parts = problem.predictor(inner.gradient_at_zero), problem.y
+    table = np.hstack([part.reshape(live.size, -1)[live] for part in parts])
+    value = table @ np.pi ** np.arange(table.shape[1])
     return np.unique(np.round(value / (np.max(np.abs(value), initial=0.0) or 1.0), 9)).size
 
 

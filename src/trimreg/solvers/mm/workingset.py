@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ...penalties.base import subgradient_residual
 from ..box import minimize_box
 from ..gram import FixedGram, GramCache, minimize_block
 from ..problem import Problem, feasible
@@ -87,8 +88,7 @@ class InnerSolver:
             ends = (end[parts] for end in problem.bounds)
             return minimize_box(gram, gradient, theta, threshold, *ends, tol)
         if norm.q is None:
-            positive = problem.positive[parts] if np.ndim(problem.positive) else problem.positive
-            return minimize_block(gram, gradient, theta, threshold, positive, tol)
+            return minimize_block(gram, gradient, theta, threshold, tol)
         from .groups import minimize_group_block
 
         starts = np.concatenate([[0], np.cumsum(norm.sizes[parts])])
@@ -395,7 +395,7 @@ class GramSolver(InnerSolver):
         else:
             slope = gradient[U]
         goal = self.goal if tol is None else self.scale * max(tol, _FINEST)
-        if self.norm.q is None and self.problem.bounds is None:
+        if self.norm.q is None:
             done = self._working_sets(local, slope, threshold[U], goal)
         else:
             done = self.minimize_model(
@@ -409,14 +409,14 @@ class GramSolver(InnerSolver):
 
     def _working_sets(self, theta, gradient, threshold, goal, max_rounds=100):
         """Working sets within the model, in place: most of its columns stay at 0 and need no descent."""
-        positive = self.problem.positive
-        nonnegative = positive[self.columns] if np.ndim(positive) else np.full(theta.size, positive)
         for _ in range(max_rounds):
-            worst, W = violators(theta, gradient, threshold, nonnegative, goal)
+            worst, W = self._violators(theta, gradient, threshold, goal)
             if worst <= goal:
                 return True
             local, slope, block = theta[W], gradient[W], principal(self._block, W)
-            minimize_block(block, slope, local, threshold[W], nonnegative[W], max(0.3 * goal, 1e-3 * worst))
+            self.minimize_model(
+                self.parts[W], block, slope, local, threshold[W], max(0.3 * goal, 1e-3 * worst)
+            )
             moved = local - theta[W]
             changed = np.flatnonzero(moved)
             if changed.size == 0:
@@ -424,3 +424,11 @@ class GramSolver(InnerSolver):
             add_rows(self._block, W[changed], moved[changed], gradient)
             theta[W] = local
         return False
+
+    def _violators(self, theta, gradient, threshold, goal):
+        bounds = self.problem.bounds
+        if bounds is None:
+            return violators(theta, gradient, threshold, goal)
+        inside = bounds[0][self.columns], bounds[1][self.columns]
+        violation = np.abs(subgradient_residual(theta, gradient, threshold, inside))
+        return violation.max(initial=0.0), np.flatnonzero((theta != 0) | (violation > goal))
