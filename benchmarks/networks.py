@@ -18,22 +18,35 @@ import numpy as np
 
 from .common import Section
 
-BARS = {"cpu": 1.3, "cuda": 1.15}
 KEPT = Path(__file__).parent / "measured" / "networks_cuda.json"  # shown where there is no GPU
-BATCH = {("LeNet-300-100", "cpu"): 100, ("LeNet-300-100", "cuda"): 100, ("ResNet-18", "cpu"): 16, ("ResNet-18", "cuda"): 128}  # fmt: skip
+WIDE, FAST = "MLP 4096 x 4", "MLP 4096 x 4, TF32 and fused Adam"
+BATCH = {("LeNet-300-100", "cpu"): 100, ("LeNet-300-100", "cuda"): 100, ("ResNet-18", "cpu"): 16, ("ResNet-18", "cuda"): 128, (WIDE, "cuda"): 256, (FAST, "cuda"): 256}  # fmt: skip
 # Steps of a repeat, and repeats.
-COUNTS = {("LeNet-300-100", "cpu"): (20, 41), ("LeNet-300-100", "cuda"): (100, 21), ("ResNet-18", "cpu"): (1, 15), ("ResNet-18", "cuda"): (5, 15)}  # fmt: skip
+COUNTS = {("LeNet-300-100", "cpu"): (20, 41), ("LeNet-300-100", "cuda"): (40, 21), ("ResNet-18", "cpu"): (1, 15), ("ResNet-18", "cuda"): (5, 11), (WIDE, "cuda"): (10, 11), (FAST, "cuda"): (10, 11)}  # fmt: skip
 PENALTIES = {
     "hard": {"alpha": math.inf},
     "soft": {"alpha": 1e-2},
     "bcd": {"alpha": 1e-4, "mode": "bcd"},
+    "taylor": {"rank_by": "taylor"},
 }
 WAYS = {"cpu": ("default",), "cuda": ("default", "kernel by kernel", "all in a graph")}
 KINDS = {
     "hard": "alpha=inf: groups beyond h are zero after every step (the default)",
     "soft": "alpha=0.01, the exact proximal step",
     "bcd": 'mode="bcd", the paper\'s Algorithm 1',
+    "taylor": 'rank_by="taylor", hard',
+    "Bayesian": "all layers made Bayesian, with their divergence in the loss, and no penalty; against plain layers",
 }
+MOST_MEMORY = 0.01
+
+
+def bar_of(network: str, device: str, kind: str) -> float:
+    """The ratio that a step may take."""
+    if kind == "Bayesian":
+        return 2.5
+    if device == "cpu":
+        return 1.3
+    return 1.1 if kind == "taylor" else 1.05 if kind == "hard" and network == WIDE else 1.15
 
 
 # -- the networks --------------------------------------------------------------------------------------------
@@ -75,16 +88,29 @@ def resnet18():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
-NETWORKS = {"LeNet-300-100": (lenet, (784,)), "ResNet-18": (resnet18, (3, 32, 32))}
+def wide():
+    """Four linear layers of 4096 units."""
+    from torch import nn
+
+    return nn.Sequential(*[part for _ in range(4) for part in (nn.Linear(4096, 4096), nn.ReLU())][:-1])
+
+
+NETWORKS = {
+    "LeNet-300-100": (lenet, (784,)),
+    "ResNet-18": (resnet18, (3, 32, 32)),
+    WIDE: (wide, (4096,)),
+    FAST: (wide, (4096,)),
+}
 
 
 def optimizer_of(name, model, capturable):
-    """Adam for LeNet, as the paper trains it; momentum for the residual network, as is usual."""
+    """Adam for perceptrons, as the paper trains LeNet; momentum for the residual network, as is usual."""
     import torch
 
-    if name == "LeNet-300-100":
-        return torch.optim.Adam(model.parameters(), lr=1e-3, capturable=capturable)
-    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    if name == "ResNet-18":
+        return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    fused = True if name == FAST else None
+    return torch.optim.Adam(model.parameters(), lr=1e-3, capturable=capturable, fused=fused)
 
 
 def halves(model) -> dict:
@@ -108,29 +134,33 @@ def training_step(name, device, batch, penalty, way):
     import torch
     from torch.nn import functional
 
-    from trimreg.nn import TrimmedGroupL1
+    from trimreg.nn import TrimmedGroupL1, bayesianize, kl_loss
 
     torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = name == FAST
     make, shape = NETWORKS[name]
     model = make().to(device)
+    bayesian = penalty == "Bayesian"
+    if bayesian:
+        bayesianize(model)
     x, y = torch.randn(batch, *shape, device=device), torch.randint(10, (batch,), device=device)
     captured = way == "all in a graph"
     optimizer = optimizer_of(name, model, captured)
     attached = None
-    if penalty is not None:
+    if penalty in PENALTIES:
         attached = TrimmedGroupL1(model, halves(model), **PENALTIES[penalty], cuda_graph=way == "default")
         attached.attach(optimizer)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        functional.cross_entropy(model(x), y).backward()
+        loss = functional.cross_entropy(model(x), y)
+        (loss + kl_loss(model, 60_000) if bayesian else loss).backward()
         optimizer.step()
 
     def check():
         if attached is None:
             return
-        if penalty != "hard":
-            attached.finalize_()
+        attached.finalize_()
         for layer, groups in attached.layers.items():
             alive = int((groups.norms() > 0).sum())
             if alive != attached.keep[layer]:
@@ -182,27 +212,60 @@ def seconds_in_turn(steps: dict, device: str, count: int, repeats: int) -> dict:
     return {kind: np.array(times) for kind, times in found.items()}
 
 
-def measured(quick: bool, devices) -> list[dict]:
-    """A record for each network, device, way of running and penalty."""
+def measured(quick: bool, devices, names=tuple(NETWORKS)) -> list[dict]:
+    """A record for each network, device, way of running and kind of step."""
     records = []
     for device in devices:
-        for name in NETWORKS:
+        for name in names:
+            if (name, device) not in BATCH:
+                continue
             count, repeats = (1, 3) if quick else COUNTS[name, device]
             batch = min(BATCH[name, device], 4) if quick else BATCH[name, device]
             for way in WAYS[device]:
-                pairs = {kind: training_step(name, device, batch, kind, way) for kind in (None, *PENALTIES)}
+                kinds = [
+                    *PENALTIES,
+                    *(["Bayesian"] if way != "kernel by kernel" and name != "ResNet-18" else []),
+                ]
+                pairs = {kind: training_step(name, device, batch, kind, way) for kind in (None, *kinds)}
                 steps = {kind: step for kind, (step, _) in pairs.items()}
                 times = seconds_in_turn(steps, device, count, repeats)
                 for _, check in pairs.values():
                     check()
-                for kind in PENALTIES:
+                for kind in kinds:
                     ratio = times[kind] / times[None]
                     records.append({
                         "network": name, "device": device, "batch": batch, "way": way, "penalty": kind,
                         "plain_ms": 1e3 * float(np.median(times[None])), "ms": 1e3 * float(np.median(times[kind])),
                         "ratio": float(np.median(ratio)), "quartiles": np.quantile(ratio, [0.25, 0.75]).tolist(),
-                        "steps": count, "repeats": repeats, "bar": BARS[device],
+                        "steps": count, "repeats": repeats, "bar": bar_of(name, device, kind),
                     })  # fmt: skip
+    return records
+
+
+def memory(names=("ResNet-18", WIDE)) -> list[dict]:
+    """The most memory that a step with each penalty takes beyond a plain one, by the bytes of the weights."""
+    import torch
+
+    def most(name, kind):
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_allocated()
+        step, _ = training_step(name, "cuda", BATCH[name, "cuda"], kind, "default")
+        for _ in range(4):
+            step()
+        torch.cuda.reset_peak_memory_stats()
+        for _ in range(3):
+            step()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+
+    records = []
+    for name in names:
+        weights = sum(p.numel() * p.element_size() for p in NETWORKS[name][0]().parameters())
+        plain = most(name, None)
+        records += [
+            {"network": name, "penalty": kind, "memory": (most(name, kind) - plain) / weights}
+            for kind in PENALTIES
+        ]
     return records
 
 
@@ -234,20 +297,20 @@ def where() -> str:
     return f"{gpu}torch {torch.__version__}, Python {platform.python_version()}"
 
 
-def kept_from_a_gpu() -> list[dict]:
-    """Records of :data:`KEPT`, each with the machine it was taken on; none where there is no such file."""
+def kept_from_a_gpu() -> tuple[list[dict], list[dict]]:
+    """Records of :data:`KEPT`, each with the machine it was taken on, and of memory; none where there is no file."""
     if not KEPT.exists():
-        return []
+        return [], []
     kept = json.loads(KEPT.read_text())
-    return [record | {"where": kept["where"]} for record in kept["records"]]
+    return [record | {"where": kept["where"]} for record in kept["records"]], kept.get("memory", [])
 
 
-def section_of(records: list[dict]) -> Section:
+def section_of(records: list[dict], memories: list[dict]) -> Section:
     section = Section(
         "Networks: what the penalty costs a training step",
         f"Forward, backward and optimizer's step, with the penalty on every layer (half of the groups kept) against without; {where()}, one thread on the CPU. Median over repeats, "
         "taken in turn, of the ratio within a repeat; in brackets its quartiles. LeNet-300-100 with Adam; ResNet-18 for 32 x 32 images, 20 convolutions and the last layer penalized, with "
-        "momentum. On CUDA the penalty's own step runs as a graph by default; *kernel by kernel*: `cuda_graph=False`; *all in a graph*: the whole training step does. " + "; ".join(f"*{kind}*: {text}" for kind, text in KINDS.items()) + ".",
+        "momentum; the MLP has four linear layers of 4096 inputs and outputs, with Adam. On CUDA the penalty's own step runs as a graph by default; *kernel by kernel*: `cuda_graph=False`; *all in a graph*: the whole training step does. " + "; ".join(f"*{kind}*: {text}" for kind, text in KINDS.items()) + ".",
         ["network", "device", "batch", "penalty", "plain step, ms", "with the penalty, ms", "ratio"],
     )  # fmt: skip
     for record in records:
@@ -259,6 +322,9 @@ def section_of(records: list[dict]) -> Section:
         ])  # fmt: skip
         asked = f"{record['network']}, {device}, {record['penalty']}: a step at most {record['bar']} times the plain one"
         section.bar(asked, f"{record['ratio']:.3f}", record["ratio"] <= record["bar"])
+    for record in memories:
+        asked = f"{record['network']}, {record['penalty']}: memory beside a plain step at most {MOST_MEMORY:.0%} of the weights"
+        section.bar(asked, f"{record['memory']:.2%}", record["memory"] <= MOST_MEMORY)
     for device in dict.fromkeys(record["device"] for record in records):
         default = [
             r for r in records if r["device"] == device and r["penalty"] == "hard" and r["way"] == "default"
@@ -275,17 +341,19 @@ def section_of(records: list[dict]) -> Section:
     return section
 
 
-def run(quick: bool = False, device: str | None = None, json_file: str | None = None) -> Section:
+def run(quick: bool = False, device: str | None = None, json_file: str | None = None, names=None) -> Section:
     one_thread()
     there = devices_there(device)
-    records = measured(quick, there)
+    names = names or tuple(NETWORKS)
+    records = measured(quick, there, names)
+    memories = memory([name for name in names if name in ("ResNet-18", WIDE)]) if "cuda" in there else []
     if json_file is not None:
-        Path(json_file).write_text(
-            json.dumps({"where": where(), "quick": quick, "records": records}, indent=1) + "\n"
-        )
+        found = {"where": where(), "quick": quick, "records": records, "memory": memories}
+        Path(json_file).write_text(json.dumps(found, indent=1) + "\n")
     if device is None and "cuda" not in there:
-        records += kept_from_a_gpu()
-    return section_of(records)
+        kept, memories = kept_from_a_gpu()
+        records += kept
+    return section_of(records, memories)
 
 
 def main() -> None:
@@ -296,9 +364,10 @@ def main() -> None:
         "--quick", action="store_true", help="few steps of small batches, to see that it runs"
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: all that are there")
+    parser.add_argument("--network", action="append", choices=list(NETWORKS), help="default: all")
     parser.add_argument("--json", metavar="FILE", help="write every figure there as well")
     arguments = parser.parse_args()
-    print(run(arguments.quick, arguments.device, arguments.json).markdown())
+    print(run(arguments.quick, arguments.device, arguments.json, arguments.network).markdown())
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ from trimreg.nn.layers.bayes import (
     bayesianize,
     kl_divergence,
     kl_loss,
-    log_uniform_kl,
     with_noise,
 )
 from trimreg.nn.layers.common import bounded
+from trimreg.nn.layers.noise import divergence, log_uniform_kl, weight_variance
 
 FLOAT64 = {"dtype": torch.float64}
 
@@ -72,6 +72,27 @@ def test_kl_has_the_right_first_and_second_slopes():
     log_alpha = torch.linspace(-12, 0, 25, **FLOAT64, requires_grad=True)
     assert torch.autograd.gradcheck(log_uniform_kl, log_alpha)
     assert torch.autograd.gradgradcheck(log_uniform_kl, log_alpha)
+
+
+@pytest.mark.parametrize("leading", [0, 1])
+def test_variance_and_divergence_have_the_slopes_of_their_formulas(leading):
+    """Both signs of the slope, some entries at the bound, where it must not lead out."""
+    generator = torch.Generator().manual_seed(0)
+    log_alpha, weight, slope = (torch.randn(3, 4, 5, generator=generator, **FLOAT64) for _ in range(3))
+    log_alpha[0, 0] = 0.0
+    found = []
+    for own in (True, False):
+        a, w = log_alpha.clone().requires_grad_(), weight.clone().requires_grad_()
+        bound = bounded(a, high=0.0)
+        parts = (bound.exp() * w.square(), log_uniform_kl(bound).flatten(leading).sum(-1))
+        variance, total = (weight_variance(a, w), divergence(a, leading)) if own else parts
+        value = (variance * slope).sum() + (total * slope.flatten()[: total.numel()].view(total.shape)).sum()
+        first = torch.autograd.grad(value, (a, w), create_graph=True)
+        second = torch.autograd.grad(sum(one.square().sum() for one in first), (a, w), retain_graph=True)
+        value.backward()
+        found.append((value.detach(), *first, *second, a.grad, w.grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 def test_kl_is_near_the_true_divergence_up_to_a_constant():

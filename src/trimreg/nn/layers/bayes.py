@@ -20,51 +20,7 @@ from torch.nn import functional
 
 from ..groups.resolve import name_matches
 from .common import bounded, plain_layer
-
-#: Coefficients of alpha, alpha^2 and alpha^3 in the approximate negative KL divergence (Kingma 2015).
-KL_COEFFICIENTS = (1.16145124, -1.50204118, 0.58629921)
-
-
-def log_uniform_kl(log_alpha: Tensor) -> Tensor:
-    r"""Divergence of :math:`N(\phi, \alpha\phi^2)` from the log-uniform prior, per entry, up to a constant.
-
-    .. math:: -KL = \tfrac12\log\alpha + c_1\alpha + c_2\alpha^2 + c_3\alpha^3, \qquad \alpha \le 1
-
-    The constants are those of Kingma 2015. The divergence does not depend on :math:`\phi`.
-    """
-    if torch.compiler.is_compiling():
-        # The compiler fuses the plain formula, and in PyTorch 2.11 it loses the gradient of the Function.
-        return _log_uniform_kl(log_alpha)
-    return _LogUniformKL.apply(log_alpha)
-
-
-def _log_uniform_kl(log_alpha):
-    first, second, third = KL_COEFFICIENTS
-    alpha = log_alpha.exp()
-    return -0.5 * log_alpha - alpha * (first + alpha * (second + third * alpha))
-
-
-class _LogUniformKL(torch.autograd.Function):
-    """The polynomial with an explicit gradient: half as many passes over the weights as autograd needs."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(log_alpha):
-        first, second, third = KL_COEFFICIENTS
-        alpha = log_alpha.exp()
-        value = (-third * alpha).sub_(second).mul_(alpha).sub_(first).mul_(alpha)
-        return value.sub_(log_alpha, alpha=0.5)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        first, second, third = KL_COEFFICIENTS
-        alpha = ctx.saved_tensors[0].exp()
-        return gradient * -(0.5 + alpha * (first + alpha * (2 * second + 3 * third * alpha)))
+from .noise import divergence, weight_variance
 
 
 def with_noise(mean: Tensor, variance: Tensor) -> Tensor:
@@ -104,8 +60,7 @@ class Bayesian:
 
         In float16 it would underflow for most weights.
         """
-        log_alpha, weight = self.bounded_log_alpha(), self.weight
-        return _at_least_float32(log_alpha).exp() * _at_least_float32(weight).square()
+        return weight_variance(_at_least_float32(self.log_alpha), _at_least_float32(self.weight))
 
     def sampled_weight(self, generator: torch.Generator | None = None) -> Tensor:
         r"""A fresh draw of the weights, :math:`\phi(1 + \sqrt\alpha\,\varepsilon)`, differentiable."""
@@ -116,9 +71,11 @@ class Bayesian:
         return torch.addcmul(self.weight, self.weight, (0.5 * self.bounded_log_alpha()).exp() * noise)
 
     def kl(self) -> Tensor:
-        """The sum of :func:`log_uniform_kl` over the entries, at least in float32; one number per replica."""
-        log_alpha = _at_least_float32(self.bounded_log_alpha())
-        return log_uniform_kl(log_alpha).flatten(self.replica_axes).sum(-1)
+        """The sum of :func:`trimreg.nn.layers.noise.log_uniform_kl` over the entries of each replica.
+
+        It is at least in float32.
+        """
+        return divergence(_at_least_float32(self.log_alpha), self.replica_axes)
 
     def kl_entries(self) -> int:
         """The number of entries that :meth:`kl` sums over."""
@@ -220,7 +177,9 @@ def bayesian_layers(model: nn.Module) -> dict[str, Any]:
 
 
 def kl_divergence(model: nn.Module) -> Tensor:
-    """The divergence of the posterior from the prior: :func:`log_uniform_kl` summed over all weights.
+    """The divergence of the posterior from the prior, summed over all weights.
+
+    See :func:`trimreg.nn.layers.noise.log_uniform_kl`.
 
     Examples
     --------

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .packs import Pack
-from .scores import ScoredGroups
+from .scores import ScoredGroups, watch
 from .updates import exact_update, weighted_update
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def attach(penalty: TrimmedGroupL1, optimizer: torch.optim.Optimizer) -> Handle:
                 )
     # A compiled optimizer calls the step without compiling it: it consists of a few kernels anyway.
     hook = torch.compiler.disable(Step(penalty, optimizer).after)
-    watched = [layer.watch(optimizer) for layer in penalty.layers.values() if isinstance(layer, ScoredGroups)]
-    penalty.handle = Handle(penalty, [optimizer.register_step_post_hook(hook), *watched])
+    penalty.handle = Handle(penalty, [optimizer.register_step_post_hook(hook), *watch(penalty, optimizer)])
     _ATTACHED.setdefault(optimizer, weakref.WeakSet()).add(penalty)
     return penalty.handle
 

@@ -13,13 +13,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from ..groups import kernels
 from ..groups.layer_groups import LayerGroups
+from .scores import ScoredGroups
 
 #: A table may be padded freely up to this many entries, and beyond that up to this multiple of its groups.
 FREE_PADDING, TIMES_PADDED = 16_384, 1.5
 
-#: On a CPU the memory for the squares of a layer's weights is kept, up to this many entries.
-MOST_SQUARES = 2**22
+#: Entries of the memory for products of a layer's weights, which is kept: it fits into the cache of a CPU.
+MOST_PRODUCTS = 2**14
 
 
 def divide(layers: dict[str, LayerGroups]) -> list[list[str]]:
@@ -89,7 +91,19 @@ class Pack(nn.Module):
         self.padded = len(set(count)) > 1
         self.draws = any(draws(layer) for layer in layers.values())
         self._views: dict[str, list[Tensor]] | None = None
-        self._squares: Tensor | None = None
+        self._products: Tensor | None = None
+        scores = [layer.score for layer in layers.values() if isinstance(layer, ScoredGroups)]
+        if scores:  # the score of every layer is its part of one table
+            self.register_buffer("scores", table(0.0), persistent=False)
+            self.register_buffer("change", table(0.0), persistent=False)
+            self.link_scores_()
+
+    def link_scores_(self) -> None:
+        """Make the scores of the layers views of the table, with the values that they have."""
+        for name, layer in self.layers.items():
+            if isinstance(layer, ScoredGroups):
+                place = self.of(self.scores, name)
+                layer.score.value = place.copy_(layer.score.value)
 
     def by_row(self, values: dict) -> list:
         """Values of layers, or of their replicas, one per row."""
@@ -111,63 +125,112 @@ class Pack(nn.Module):
         for (_, layer), out in zip(self.layers.items(), self.views()["norms"], strict=True):
             if sampled and draws(layer):
                 out.copy_(layer.norms(sampled=sampled))
-            elif not self.sum_squares_(layer, out):
-                layer.importance(out=out)
+            elif isinstance(layer, ScoredGroups) and layer.rank_by == "taylor":
+                torch.sqrt(layer.score.value, out=out)
+            else:
+                self.norms_(layer, out)
+                if isinstance(layer, ScoredGroups):
+                    out.mul_(layer.score.value.sqrt())
         return self.norms
 
-    def sum_squares_(self, layer: LayerGroups, out: Tensor) -> bool:
-        r"""Write :math:`r_g = (\sum_{i \in g} \theta_i^2)^{1/2}` to ``out``, with the squares in kept memory.
-
-        :func:`trimreg.nn.groups.layer_groups.norm` would allocate new memory for the squares at every step,
-        and the page faults can cost as much as the norms themselves. The result is the same to the last bit.
-        Returns False, and does nothing, in all cases where the norms need no such memory.
-        """
-        if type(layer) is not LayerGroups or len(layer.counted) > 1:
-            return False
+    def norms_(self, layer: LayerGroups, out: Tensor) -> None:
+        """Write the norms of a layer's groups to ``out`` without a temporary of the size of the layer."""
         slab = layer.counted[0]
-        view = layer.view(slab, slab.tensor())
-        axes = layer.inner_axes(slab, view)
-        if view.device.type != "cpu" or not axes or view.ndim - 1 in axes:
+        weights = [slab.tensor().detach() for slab in layer.counted]
+        if self.add_products_(layer, weights, weights, out, root=True, by_kernel=True):
+            return
+        axes = layer.inner_axes(slab, layer.view(slab, weights[0]))
+        last = len(weights) == 1 and (not axes or layer.view(slab, weights[0]).ndim - 1 in axes)
+        if last or weights[0].device.type != "cpu":  # one kernel of PyTorch, without a temporary
+            layer.norms(out=out)
+        else:
+            self.add_products_(layer, weights, weights, out, root=True)
+
+    def change_(self, layer: LayerGroups, name: str) -> bool:
+        r"""Write :math:`\langle \theta_g, \nabla_g L \rangle` to the layer's part of ``change``.
+
+        Returns False, and does nothing, if there is no gradient.
+        """
+        weights = [slab.tensor().detach() for slab in layer.counted]
+        gradients = [slab.tensor().grad for slab in layer.counted]
+        if any(gradient is None for gradient in gradients):
             return False
-        size = view.numel()
-        if view.dtype != out.dtype or size > MOST_SQUARES or not view.is_contiguous():
-            return False
-        if self._squares is None or len(self._squares) < size:
-            with torch.inference_mode(False):
-                self._squares = torch.empty(size, dtype=out.dtype, device="cpu")
-        squares = torch.mul(view, view, out=self._squares[:size].view(view.shape))
-        torch.sum(squares, dim=axes, out=out).sqrt_()
+        gradients = [g.to_dense() if g.is_sparse else g for g in gradients]
+        out = self.of(self.change, name)
+        if not self.add_products_(layer, weights, gradients, out, by_kernel=True):
+            self.add_products_(layer, weights, gradients, out)
         return True
+
+    def add_products_(self, layer, first, second, out, root: bool = False, by_kernel: bool = False) -> bool:
+        """Write the sums of products over each group, or their roots, to ``out``; returns whether it did."""
+        views = [
+            (layer.view(slab, a), layer.view(slab, b), slab.axis + len(layer.replicas))
+            for slab, a, b in zip(layer.counted, first, second, strict=True)
+        ]
+        if by_kernel:
+            forms = [kernels.layout_for_sums(a, b, axis, len(layer.replicas)) for a, b, axis in views]
+            found = [form for form in forms if form is not None]
+            if len(found) < len(forms):
+                return False
+            for place, ((a, b, _), form) in enumerate(zip(views, found, strict=True)):
+                kernels.add_products(a, b, form, out, place == 0, root and place == len(views) - 1)
+            return True
+        out.zero_()
+        for slab, (a, b, _) in zip(layer.counted, views, strict=True):
+            add_in_parts(a, b, layer.inner_axes(slab, a), out, self.memory(a.numel()))
+        if root:
+            out.sqrt_()
+        return True
+
+    def memory(self, entries: int) -> Tensor:
+        """Memory for so many products, or for as many as are computed at once; it is kept."""
+        wanted = min(entries, MOST_PRODUCTS)
+        if self._products is None or len(self._products) < wanted:
+            with torch.inference_mode(False):
+                self._products = torch.empty(wanted, dtype=self.norms.dtype, device=self.norms.device)
+        return self._products
 
     def mask_(self, by: str = "kept") -> None:
         """Set all groups to zero that are not marked in the table ``by``, "kept" or "alive"."""
-        torch._foreach_mul_(self._slabs(), self.views()[by])
+        self.scale_(by)
 
     def shrink_(self) -> None:
         """Multiply the groups by ``factor``; uncounted slabs are only set to zero where it is 0."""
         if self.views()["uncounted"]:
             torch.gt(self.factor, 0.0, out=self.alive)
-        torch._foreach_mul_(self._slabs(), self.views()["shrink"])
+        self.scale_("shrink")
 
-    def _slabs(self) -> list[Tensor]:
-        return [layer.view(slab, slab.tensor()) for layer in self.layers.values() for slab in layer.slabs]
+    def scale_(self, by: str) -> None:
+        """Multiply all slabs by the entries of their groups in a table."""
+        small, factors = [], []
+        views = iter(zip(self.views()[by], self.views()[f"{by} by group"], strict=True))
+        for layer in self.layers.values():
+            for slab in layer.slabs:
+                view, (factor, by_group) = layer.view(slab, slab.tensor().detach()), next(views)
+                form = kernels.layout_for_scale(view, slab.axis + len(layer.replicas), len(layer.replicas))
+                if form is None:
+                    small.append(view)
+                    factors.append(factor)
+                else:
+                    kernels.scale(view, by_group, form)
+        if small:
+            torch._foreach_mul_(small, factors)
 
     def views(self) -> dict[str, list[Tensor]]:
         """Views of the tables by layer and slab; made once, since a view costs as much as a kernel."""
         if self._views is None:
             made = {"norms": [self.of(self.norms, name) for name in self.layers]}
             made |= {"kept": [], "alive": [], "shrink": [], "uncounted": []}
+            made |= {"kept by group": [], "alive by group": [], "shrink by group": []}
             for name, layer in self.layers.items():
                 for slab in layer.slabs:
                     ndim = layer.view(slab, slab.tensor()).ndim
-                    kept, alive, factor = (
-                        layer.spread(slab, self.of(table, name), ndim)
-                        for table in (self.kept, self.alive, self.factor)
-                    )
-                    made["kept"].append(kept)
-                    made["alive"].append(alive)
-                    made["shrink"].append(factor if slab.counted else alive)
-                    made["uncounted"] += [] if slab.counted else [alive]
+                    factor = "factor" if slab.counted else "alive"
+                    for key, of in (("kept", "kept"), ("alive", "alive"), ("shrink", factor)):
+                        part = self.of(getattr(self, of), name)
+                        made[key].append(layer.spread(slab, part, ndim))
+                        made[f"{key} by group"].append(part)
+                    made["uncounted"] += [] if slab.counted else [self.alive]
             self._views = made
         return self._views
 
@@ -176,11 +239,41 @@ class Pack(nn.Module):
         device = fn(torch.zeros((), dtype=torch.int64, device=self.count.device)).device
         for name, buffer in self._buffers.items():
             self._buffers[name] = buffer.to(device)
-        self._views, self._squares = None, None
+        self._views, self._products = None, None
+        if "scores" in self._buffers:
+            self.link_scores_()
         return self
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_views": None, "_squares": None}
+        return {**self.__dict__, "_views": None, "_products": None}
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        if "scores" in self._buffers:  # pickle makes copies of views
+            self.link_scores_()
+
+
+def add_in_parts(a: Tensor, b: Tensor, axes: list[int], out: Tensor, memory: Tensor) -> None:
+    """Add the sums of ``a * b`` over some axes to ``out``; products are held in ``memory``, part by part."""
+    if a.numel() <= len(memory):
+        product = memory[: a.numel()].view(a.shape)
+        if a.dtype == b.dtype == product.dtype:
+            torch.mul(a, b, out=product)
+        else:  # in half precision a product would underflow
+            product.copy_(a).mul_(b)
+        out.add_(product.sum(axes) if axes else product)
+        return
+    each = a.numel() // len(a)  # entries of a part of length 1
+    length = max(1, len(memory) // max(each, 1))
+    for begin in range(0, len(a), length):
+        part, other = a[begin : begin + length], b[begin : begin + length]
+        target = out if 0 in axes else out[begin : begin + length]
+        if each > len(memory):  # a part of length 1 is divided along its next axis
+            part, other = part[0], other[0]
+            inside = [axis - 1 for axis in axes if axis > 0]
+            add_in_parts(part, other, inside, target if 0 in axes else target[0], memory)
+        else:
+            add_in_parts(part, other, axes, target, memory)
 
 
 def draws(layer: LayerGroups) -> bool:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ...penalties.simplex import project_rows
+from ..groups import kernels
 
 
 def project(y: Tensor, total: float | Tensor, valid: Tensor | None = None) -> Tensor:
@@ -41,6 +42,8 @@ def kept_largest(r: Tensor, h: int | Tensor) -> Tensor:
 
 def mask_by_rank(r: Tensor, ranks: Tensor) -> Tensor:
     """Mask of the entries whose rank, from the largest down, is marked in ``ranks``."""
+    if kernels.can_rank(r) and ranks.shape == r.shape:
+        return kernels.by_rank(r.detach(), ranks)
     order = torch.sort(r.detach(), dim=-1, descending=True, stable=True).indices
     return torch.empty_like(ranks).scatter_(-1, order, ranks)
 

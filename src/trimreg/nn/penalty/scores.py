@@ -24,12 +24,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..groups.layer_groups import LayerGroups
+
+if TYPE_CHECKING:
+    from .trimmed_group_l1 import TrimmedGroupL1
 
 RANKINGS = ("norm", "taylor", "activity")
 MEMORY = 0.99
@@ -74,11 +77,9 @@ class ScoredGroups(LayerGroups):
             return torch.sqrt(self.score.value, out=out)
         return torch.mul(self.score.value.sqrt(), self.norms().detach(), out=out)
 
-    def watch(self, optimizer: torch.optim.Optimizer) -> Any:
-        """Update the score during training; returns the handle of the hook."""
-        if self.rank_by == "activity":
-            return self.module.register_forward_pre_hook(Watch(self._note_inputs), with_kwargs=True)
-        return optimizer.register_step_pre_hook(torch.compiler.disable(self._before_step))
+    def watch(self) -> Any:
+        """Update the score "activity" during training; returns the handle of the hook."""
+        return self.module.register_forward_pre_hook(Watch(self._note_inputs), with_kwargs=True)
 
     @torch.no_grad()
     def _note_inputs(self, module, args, kwargs):
@@ -93,11 +94,18 @@ class ScoredGroups(LayerGroups):
         squares = inputs.float().square()
         self.score.add(squares.mean(over) if over else squares)
 
-    def _before_step(self, optimizer, args, kwargs):
+
+class Changes:
+    """The hook that updates the score "taylor" of all layers before a step of the optimizer."""
+
+    def __init__(self, penalty: TrimmedGroupL1):
+        self.penalty = penalty
+
+    def before(self, optimizer, args, kwargs):
         """Update the score before the step, or after the first call of its closure if there is one."""
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if closure is None:
-            self._note_gradients(optimizer)
+            self.note(optimizer)
             return None
         noted = False
 
@@ -105,7 +113,7 @@ class ScoredGroups(LayerGroups):
             nonlocal noted
             loss = closure()
             if not noted:  # LBFGS calls it again, at other weights
-                self._note_gradients(optimizer)
+                self.note(optimizer)
                 noted = True
             return loss
 
@@ -114,24 +122,31 @@ class ScoredGroups(LayerGroups):
         return args, {**kwargs, "closure": with_note}
 
     @torch.no_grad()
-    def _note_gradients(self, optimizer):
-        gradients = [slab.tensor().grad for slab in self.counted]
-        if any(gradient is None for gradient in gradients):
-            return
-        dtype, parts = self.score.value.dtype, []
-        for slab, gradient in zip(self.counted, gradients, strict=True):
-            gradient = gradient.to_dense() if gradient.is_sparse else gradient
-            # In half precision a product of the two underflows.
-            product = self.view(slab, slab.tensor().detach().to(dtype) * gradient)
-            axes = self.inner_axes(slab, product)
-            parts.append(product.sum(axes) if axes else product)
-        total = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+    def note(self, optimizer: torch.optim.Optimizer) -> None:
+        """Include the gradients of this step; layers without one keep their score."""
+        self.penalty.follow_model_()
         # A fused optimizer gets the gradients of a scaled loss, also for a step that it will skip.
         scale, found_inf = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
-        if scale is not None:
-            total = total / scale.to(total.device)
-        skip = None if found_inf is None else found_inf.reshape(()).to(total.device) > 0
-        self.score.add(total.square(), skip)
+        for pack in self.penalty.packs:
+            there = [name for name, layer in pack.layers.items() if pack.change_(layer, name)]
+            change = pack.change
+            if there and scale is not None:
+                change.div_(scale.to(change.device))
+            skip = None if found_inf is None else found_inf.reshape(()).to(change.device) > 0
+            whole = len(there) == len(pack.layers)  # then in two kernels, however many layers there are
+            for old, new in (
+                [(pack.scores, change)]
+                if whole
+                else [(pack.of(pack.scores, name), pack.of(change, name)) for name in there]
+            ):
+                Running(old).add(new.square(), skip)
+
+
+def watch(penalty: TrimmedGroupL1, optimizer: torch.optim.Optimizer) -> list:
+    """Update the scores of a penalty during training; returns the handles of the hooks."""
+    if penalty.rank_by == "taylor":
+        return [optimizer.register_step_pre_hook(torch.compiler.disable(Changes(penalty).before))]
+    return [layer.watch() for layer in penalty.layers.values() if isinstance(layer, ScoredGroups)]
 
 
 def scored(layer: LayerGroups, rank_by: str) -> LayerGroups:

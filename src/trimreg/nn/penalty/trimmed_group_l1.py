@@ -313,9 +313,6 @@ class TrimmedGroupL1(nn.Module):
             pack._apply(fn)
         device = self.packs[0].count.device
         self.step, self.frozen = self.step.to(device), self.frozen.to(device)
-        for layer in self.layers.values():
-            if isinstance(layer, ScoredGroups):
-                layer.score.value = layer.score.value.to(device)
         return self
 
     def _state(self) -> dict[str, Tensor]:
