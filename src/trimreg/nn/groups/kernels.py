@@ -22,8 +22,8 @@ from torch import Tensor
 triton: Any
 tl: Any
 try:  # part of PyTorch for Linux with CUDA; not needed elsewhere
-    import triton
-    import triton.language as tl
+    import triton  # type: ignore[no-redef]
+    import triton.language as tl  # type: ignore[no-redef]
 except ImportError:
     triton = tl = None
 

@@ -1,8 +1,8 @@
 r"""The variance of a Bayesian layer's weights and the divergence of its posterior, in few passes.
 
-Autograd would write a tensor of the size of the weights for each operation of :math:`e^{\min(a, 0)} \phi^2` and
-of the polynomial, and again for each slope. Here the values are computed anew in the backward pass. On CUDA
-with Triton a kernel computes each of the four in one pass; elsewhere they share one temporary.
+Autograd would write a tensor of the size of the weights for each operation of :math:`e^{\min(a, 0)}\phi^2`
+and of the polynomial, and again for each slope. Here the values are computed anew in the backward pass. On
+CUDA with Triton a kernel computes each of the four in one pass; elsewhere they share one temporary.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Variance(torch.autograd.Function):
     def backward(ctx, slope):
         log_alpha, weight = ctx.saved_tensors
         if torch.is_grad_enabled():  # slopes of slopes are asked for
-            part = log_alpha.clamp(max=0.0).exp() * weight * slope
+            part = bounded(log_alpha, high=0.0).exp() * weight * slope
             return _inward(log_alpha, part * weight), 2.0 * part
         slope = slope.contiguous()
         if by_kernel(log_alpha, weight, slope):
@@ -194,7 +194,7 @@ class _Divergence(torch.autograd.Function):
             return out, None
         slope = slope.reshape(*slope.shape, *[1] * (log_alpha.ndim - leading))
         if torch.is_grad_enabled():
-            alpha = log_alpha.clamp(max=0.0).exp()
+            alpha = bounded(log_alpha, high=0.0).exp()
             value = -(0.5 + alpha * (first + alpha * (2 * second + 3 * third * alpha))) * slope
         else:
             alpha = log_alpha.clamp(max=0.0).exp_()
