@@ -18,6 +18,7 @@ _WHERE = {
     "TrimmedLassoCV": ".selection",
     "TrimmedLogisticRegressionCV": ".selection",
     "MEstimatorCV": ".selection",
+    "TrimmedCoxRegressorCV": ".selection",
     "TrimmedGraphicalLassoCV": ".graphs",
     "StabilitySelection": ".selection",
     "Bootstrap": ".selection",

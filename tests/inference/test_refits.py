@@ -114,6 +114,12 @@ def test_lifelines_agrees(make):
     found = lifelines.CoxPHFitter().fit(frame, cluster_col="cluster", **options)
     errors = refit(X, y, "cox", clusters=CLUSTERS).standard_errors / np.sqrt(20 / 19 * 119 / 116)
     np.testing.assert_allclose(errors, found.standard_errors_, rtol=1e-3)
+    strata, entry = np.arange(120) % 2, 0.3 * y[:, 0]
+    more = {"strata": ["stratum"], "entry_col": "entry"}
+    frame = frame.drop(columns="cluster").assign(stratum=strata, entry=entry)
+    found = lifelines.CoxPHFitter().fit(frame, **options, **more)
+    fit = refit(X, np.column_stack([entry, y, strata]), "cox", covariance="model")
+    np.testing.assert_allclose(fit.standard_errors, found.standard_errors_, rtol=1e-5)
 
 
 def test_nothing_is_claimed_where_samples_determine_nothing():

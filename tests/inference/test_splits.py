@@ -79,6 +79,17 @@ def test_other_losses(make, loss):
     assert not model.support_[2:].any()
 
 
+def test_survival_in_strata(make):
+    X, y = make("cox", n=240, p=6)
+    strata = np.arange(240) % 3
+    y[:, 0] *= 10.0**strata
+    model = MultiSplit("cox", n_splits=6).fit(X, np.column_stack([-np.ones(240), y, strata]))
+    assert (model.pvalues_[:2] < 0.05).all()
+    y[strata == 2, 1] = np.arange(80) < 2
+    with pytest.raises(ValueError, match="strata must have three events each"):
+        MultiSplit("cox", n_splits=6).fit(X, np.column_stack([-np.ones(240), y, strata]))
+
+
 def test_words_names_and_pipelines():
     X, y = draw(n=160, size=2.0)
     frame = pd.DataFrame(X, columns=[f"f{j}" for j in range(30)])

@@ -93,6 +93,22 @@ def _numbered(strata, n):
         raise ValueError("strata must be labels of one kind, numbers or strings; got several") from None
 
 
+def strata_and_events(y: Any, strata: Any = None) -> np.ndarray:
+    """Labels of samples of the same stratum and event, which halves of the samples have equal shares of."""
+    y, labels = stratified(y, strata, fitting=False)
+    y = check_target(y, len(y), matrix=True)
+    *_, event, stratum = columns_of(y)
+    if labels is None:
+        return event.astype(int)
+    few = np.bincount(stratum[event > 0].astype(int), minlength=labels.size) < 3
+    if few.any():
+        raise ValueError(
+            "strata must have three events each, so that every half has one; "
+            f"{labels[few].tolist()[0]!r} has fewer"
+        )
+    return (2 * stratum + event).astype(int)
+
+
 def stratum_codes(strata: Any, labels: np.ndarray, n: int) -> np.ndarray:
     """The numbers of the strata of samples to predict, among the ``labels`` of the fit."""
     if strata is None:

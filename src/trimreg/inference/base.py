@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..designs.convert import to_host
 from ..estimators import validation as check
 from ..estimators.models.logistic import encoded_classes
-from ..estimators.survival import times_and_events
+from ..estimators.survival import stratified
 from ..losses import Loss, get_loss
 from ..selection import MEstimatorCV, auto_hs
 from ..selection.criteria import CRITERIA
@@ -79,7 +79,7 @@ def selected(
         if loss.name == "logistic":
             n = min(target.sum(), n - target.sum())
         elif loss.name == "cox":
-            n = target[:, 1].sum()
+            n = loss.classes(target).sum()
         most = max(1, min(p if factor is None else np.count_nonzero(factor), int(n) // _SAMPLES_PER_FEATURE))
         sizes = auto_hs(X.shape[0], p, max_h=int(most))
         model = MEstimatorCV(loss=loss, criterion=criterion, hs=sizes, effort="low")
@@ -111,7 +111,7 @@ def check_samples(X: Any, y: Any, loss: Any) -> tuple[Any, np.ndarray, Loss]:
         if classes.size != 2:
             raise ValueError(f"y must have two classes; got {classes.size}. Take one class against the rest")
     elif loss.name == "cox":
-        y = times_and_events(y)
+        y = stratified(y, None)[0]
     y = check.check_target(y, X.shape[0], matrix=loss.matrix_target)
     loss.check_target(y)
     if y.shape[0] < 8:

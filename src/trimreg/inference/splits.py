@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..designs.convert import to_host
 from ..estimators import validation as check
 from ..estimators.summary import Summary
+from ..estimators.survival import strata_and_events
 from ..selection.stability import complementary_pairs
 from .base import COVARIANCES, Selector, check_share, selected, tail_headers
 from .pvalues import adaptive_quantile, aggregated_intervals, dependent_bh, quantile_counts
@@ -104,7 +105,8 @@ class MultiSplit(Selector):
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-            Numbers, two classes, or times and events, as the estimator with that loss takes it.
+            Numbers, two classes, or times and events, as the estimator with that loss takes it; samples of a
+            Cox model may start late and have strata in a fourth column. Rows are taken as independent.
 
         Returns
         -------
@@ -118,7 +120,8 @@ class MultiSplit(Selector):
         rng = check.check_random_state(self.random_state)
         with check.all_or_nothing(self):
             X, target, loss = self._samples(X, y)
-            classes = target if loss.name == "logistic" else target[:, 1] if loss.name == "cox" else None
+            classes = target if loss.name == "logistic" else None
+            classes = strata_and_events(target) if loss.name == "cox" else classes
             halves = complementary_pairs(target.shape[0], self.n_splits, rng, classes)
             seeds: Any = rng.integers(2**31, size=self.n_splits)
             y = np.asarray(to_host(y))

@@ -64,7 +64,7 @@ class Loss:
     def check_target(self, y: np.ndarray) -> None:
         """Raise a ``ValueError`` that names y if it has values that the loss cannot take."""
 
-    def classes(self, y: np.ndarray) -> np.ndarray | None:
+    def classes(self, y: np.ndarray) -> Any:
         """Labels that folds of the samples should have equal shares of; None if there are none."""
         return None
 

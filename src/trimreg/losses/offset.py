@@ -53,7 +53,7 @@ class Shifted(Loss):
         require_finite(y, n_dimensions=2)
         self.base.check_target(self._parts(y)[0])
 
-    def classes(self, y: np.ndarray) -> np.ndarray | None:
+    def classes(self, y: np.ndarray) -> Any:
         return self.base.classes(self._parts(y)[0])
 
     def bound(self, y: np.ndarray, d: np.ndarray) -> Loss:

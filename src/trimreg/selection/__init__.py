@@ -21,6 +21,7 @@ _WHERE = {  # no name may be that of a module of this room, which would hide it
     "graphical_path": "..graphs.selection.graphical_path",
     "MEstimatorCV": ".crossval",
     "StabilitySelection": ".stability",
+    "TrimmedCoxRegressorCV": ".models.cox",
     "TrimmedGraphicalLassoCV": "..graphs.selection.crossval",
     "TrimmedLassoCV": ".crossval",
     "TrimmedLogisticRegressionCV": ".crossval",

@@ -64,7 +64,7 @@ class SurfaceCV(LinearEstimator):
             of samples that a criterion and ``hs="auto"`` use. That number is the sum of the weights, but at
             least the number of positive ones. A ``scoring`` only leaves out samples of weight 0.
         cv_groups : array-like of shape (n_samples,), optional
-            Groups of samples for splitters such as ``GroupKFold``.
+            Groups of samples that go to the same fold, or that splitters such as ``LeaveOneGroupOut`` take.
         offset, exposure : array-like of shape (n_samples,), optional
             As in :meth:`TrimmedLasso.fit`; ``scoring`` must be None then.
 
@@ -96,7 +96,8 @@ class SurfaceCV(LinearEstimator):
         n, folds = count_samples(sample_weight, d), []
         if search.criterion is None:
             rows = np.zeros((d.size, 1)) if is_virtual(X) else X  # splitters only use the number of rows
-            folds = search.folds(rows, y, groups=cv_groups, weights=d, classifier=is_classifier(self))
+            strata = {"classifier": is_classifier(self), "classes": settings.loss.classes(target)}
+            folds = search.folds(rows, y, groups=cv_groups, weights=d, **strata)
             times = (np.bincount(train, minlength=d.size) for train, _ in folds)
             n = min(count_samples(sample_weight, d, each) for each in times)
         self.l2s_ = l2s_for(task, self.l2s, by_folds=search.criterion is None)
@@ -279,8 +280,9 @@ class TrimmedLassoCV(Regressor, SurfaceCV):
         as ten features can. 0 leaves the coefficients unshrunk. None is ``"auto"`` for a choice by folds, and
         the least of its values with a ``criterion``. See Notes for how best subsets use several.
     cv : int, splitter or iterable, default=None
-        The folds; None is 5. As in scikit-learn, stratified for classifiers. ``RepeatedKFold`` averages the
-        scores over several divisions of the samples; standard errors do not shrink with the repetitions.
+        The folds; None is 5. They are stratified for classifiers, and by events for survival times; they keep
+        ``cv_groups`` together. ``RepeatedKFold`` averages the scores over several divisions of the samples;
+        standard errors do not shrink with the repetitions.
     rule : {"paired", "min", "1se"}, default="paired"
         ``"min"`` is the best mean score. ``"1se"`` is the smallest h (then the largest alpha) within one
         standard error of it. ``"paired"`` is the best mean score among the lasso (h = 0) and best subsets

@@ -97,6 +97,13 @@ def weight_name(estimator: Any) -> str:
     return f"{prefix}sample_weight"
 
 
+def is_survival(estimator: Any) -> bool:
+    """Whether the estimator, or the last step of the pipeline, is a Cox model of this library."""
+    model = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    loss = getattr(model, "_loss", getattr(model, "loss", None))
+    return isinstance(model, LinearEstimator) and getattr(loss, "name", loss) == "cox"
+
+
 def seeded(model: Any, seed: int) -> Any:
     """The model, with every ``random_state`` that is None set to the seed."""
     seeds = {key: value for key, value in model.get_params().items() if key.split("__")[-1] == "random_state"}

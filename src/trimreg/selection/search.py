@@ -19,7 +19,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..estimators import validation as check
@@ -71,10 +71,13 @@ class Search:
         groups: Any = None,
         weights: np.ndarray | None = None,
         classifier: bool = False,
+        classes: np.ndarray | None = None,
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Indices of the training and test samples of every fold.
 
-        Test samples of weight 0 are left out, and folds without test samples are dropped.
+        Test samples of weight 0 are left out, and folds without test samples are dropped. A number of folds
+        keeps ``groups`` together, and gives each fold its share of y for a classifier, or of ``classes`` if
+        these have a sample for each. A splitter gets ``classes`` in place of y.
         """
         n = X.shape[0]
         if groups is not None and np.shape(groups) != (n,):
@@ -82,7 +85,13 @@ class Search:
             raise ValueError(f"cv_groups must have one group per sample, {n} in all; got shape {shape}")
         weights = np.ones(n) if weights is None else weights
         try:
-            cv = check_cv(5 if self.cv is None else self.cv, y, classifier=classifier)
+            cv = 5 if self.cv is None else self.cv
+            number = isinstance(cv, Integral)
+            if classes is not None:
+                y, classifier = classes, number and np.unique(classes, return_counts=True)[1].min() >= cv
+            if number and groups is not None:
+                cv = (StratifiedGroupKFold if classifier else GroupKFold)(cv)
+            cv = check_cv(cv, y, classifier=classifier)
             folds = [(_rows(train, n), _rows(test, n)) for train, test in cv.split(X, y, groups)]
         except (TypeError, ValueError) as error:
             raise ValueError(f"cv must be a number of folds, a splitter or an iterable: {error}") from None

@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..designs.convert import is_virtual, to_host
 from ..estimators import validation as check
+from ..estimators.survival import strata_and_events
 from .errorbounds import ASSUMPTIONS, error_bound, least_count, least_threshold
 from .grid import auto_hs, check_hs
-from .resampling import OverAnEstimator, coefficients, per_sample, seeded, weight_name
+from .resampling import OverAnEstimator, coefficients, is_survival, per_sample, seeded, weight_name
 
 #: Parameters that count coefficients. Any other is a penalty strength, whose values the user has to give.
 COUNTS = ("h", "n_nonzero_coefs")
@@ -125,8 +126,9 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
 
     Notes
     -----
-    Halves are stratified for classifiers and for a y with two values. Samples of weight 0 are left out before
-    the halves are drawn. All others are drawn with the same probability, whatever their weight.
+    Halves are stratified for classifiers, for a y with two values, and for survival times by stratum and
+    event. Rows are taken as independent, so a subject should have one. Samples of weight 0 are left out
+    before the halves are drawn. All others are drawn with the same probability, whatever their weight.
 
     References
     ----------
@@ -166,8 +168,8 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
             Or, with an estimator of this library, a matrix that stays on disk, on a cluster or on a GPU.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         **fit_params
-            Arrays with one entry per sample for the ``fit`` of the estimator, such as ``offset``, or
-            ``sample_weight``, which a pipeline passes to its last step.
+            Arrays with one entry per sample for the ``fit`` of the estimator, such as ``offset``,
+            ``strata``, or ``sample_weight``, which a pipeline passes to its last step.
 
         Returns
         -------
@@ -188,8 +190,13 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         if n < 4:
             raise ValueError(f"StabilitySelection needs at least 4 samples to halve; got n_samples={n}")
         values = self._values(n // 2, p)
-        stratify = y.ndim == 1 and (is_classifier(estimator) or np.unique(y[members]).size == 2)
-        halves = complementary_pairs(n, self.n_pairs, rng, y[members] if stratify else None)
+        classes = None
+        if is_survival(estimator):
+            strata = [value for name, value in fit_params.items() if name.split("__")[-1] == "strata"]
+            classes = strata_and_events(y[members], *(value[members] for value in strata))
+        elif y.ndim == 1 and (is_classifier(estimator) or np.unique(y[members]).size == 2):
+            classes = y[members]
+        halves = complementary_pairs(n, self.n_pairs, rng, classes)
         seeds = rng.integers(2**31, size=len(halves))
         tasks = [
             (estimator, self.param_name, values, X, y, fit_params, members[rows], seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class Sorted(NamedTuple):
     with_event: np.ndarray | None = None
 
 
-def columns_of(y: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray, np.ndarray | None]:
+def columns_of(y: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, Any]:
     """The start, the time, the event and the stratum of every sample; None for columns that y does not have.
 
     y has the columns time and event, or start, time and event, or these and the stratum.
