@@ -139,7 +139,8 @@ def training_step(name, device, batch, penalty, way):
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = name == FAST
     make, shape = NETWORKS[name]
-    model = make().to(device)
+    with torch.device(device):
+        model = make()
     bayesian = penalty == "Bayesian"
     if bayesian:
         bayesianize(model)
@@ -260,7 +261,8 @@ def memory(names=("ResNet-18", WIDE)) -> list[dict]:
 
     records = []
     for name in names:
-        weights = sum(p.numel() * p.element_size() for p in NETWORKS[name][0]().parameters())
+        with torch.device("meta"):
+            weights = sum(p.numel() * p.element_size() for p in NETWORKS[name][0]().parameters())
         plain = most(name, None)
         records += [
             {"network": name, "penalty": kind, "memory": (most(name, kind) - plain) / weights}
