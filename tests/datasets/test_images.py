@@ -45,6 +45,7 @@ def places(tmp_path, monkeypatch):
     """Empty folders, and sets of tiny images of which each loader knows the checksums."""
     monkeypatch.setenv("TRIMREG_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("TRIMREG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(images, "PACKAGED", tmp_path / "packaged")
     rng = np.random.default_rng(0)
     arrays = {}
     for name, constant in CONSTANTS.items():

@@ -210,13 +210,14 @@ def brute_force(scores, hs, alphas, rule):
 
     top = best(cells)
     if rule == "1se":
-        return sparsest([c for c in cells if mean[c] >= mean[top] - error(scores[top])])
+        least = mean[top] - error(scores[top]) - 1e-12  # a mean on the bound is in, however the error was rounded
+        return sparsest([c for c in cells if mean[c] >= least])
     strongest = max(strength(alpha) for alpha in alphas)
     edge = [(i, j) for i, j in cells if hs[i] == min(hs) or strength(alphas[j]) == strongest]
     if rule == "min" or not edge or n_folds == 1:
         return top
     difference = scores[top] - scores[best(edge)]
-    return best(edge) if difference.mean() <= error(difference) else top
+    return best(edge) if difference.mean() <= error(difference) + 1e-12 else top
 
 
 @st.composite

@@ -26,6 +26,7 @@ from .._files import write_atomically
 from .real import FOLDER, cache_folder, data_folders
 
 SECONDS_TO_ANSWER = 30.0
+PACKAGED = Path("/usr/share/datasets")  # of Debian's packages
 _UNSIGNED_BYTES = 0x08  # the code of the type in the third byte of an idx file
 
 
@@ -64,7 +65,7 @@ class ImageSet:
     @property
     def folders(self) -> list[Path]:
         """The folders in which its files are searched, in this order."""
-        return [*(folder / self.name for folder in data_folders()), Path("/usr/share/datasets") / self.name]
+        return [*(folder / self.name for folder in data_folders()), PACKAGED / self.name]
 
 
 def _files(*digests):
