@@ -79,7 +79,7 @@ GRAPHS = [
 ]
 
 
-def failures(estimator, at_least=50):
+def failures(estimator, at_least=45):
     """The checks of scikit-learn that fail, with their exceptions."""
     results = check_estimator(estimator, on_skip=None, on_fail=None)
     assert {r["check_name"] for r in results if r["status"] == "skipped"} <= SKIPPED

@@ -40,7 +40,7 @@ def minimizer(loss, X, y, weight, n_outputs=1):
 def test_logistic_regression():
     rng, X, eta, weight = data()
     y = (rng.random(N) < 1 / (1 + np.exp(-eta))).astype(float)
-    rival = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(X, y, sample_weight=weight)
+    rival = LogisticRegression(C=1e9, tol=1e-10, max_iter=1000).fit(X, y, sample_weight=weight)
     expected = np.append(rival.coef_, rival.intercept_)
     np.testing.assert_allclose(minimizer(Logistic(), X, y, weight), expected, atol=1e-5)
 
@@ -49,7 +49,7 @@ def test_multinomial_regression():
     rng, X, eta, weight = data()
     y = np.digitize(eta + rng.logistic(size=N), [-0.5, 1.0]).astype(float)
     found = minimizer(Multinomial(), X, y, weight, n_outputs=3)
-    rival = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(X, y, sample_weight=weight)
+    rival = LogisticRegression(C=1e9, tol=1e-10, max_iter=1000).fit(X, y, sample_weight=weight)
     expected = np.vstack([rival.coef_.T, rival.intercept_])
     np.testing.assert_allclose(found, expected - expected.mean(axis=1, keepdims=True), atol=1e-4)
 

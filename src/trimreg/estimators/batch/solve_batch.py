@@ -168,8 +168,8 @@ def solve_batch(
 
     >>> counts = rng.multinomial(50, np.full(50, 1 / 50), size=200)
     >>> draws = solve_batch(X[0], y[0], h=2, alpha=0.5, sample_weight=counts)
-    >>> draws.coef.shape, draws.coef[:, 4].std().round(2)
-    ((200, 8), np.float64(0.01))
+    >>> draws.coef.shape, float(draws.coef[:, 4].std().round(2))
+    ((200, 8), 0.01)
     """
     data = as_batch(X, y, sample_weight, h=h, alpha=alpha, theta0=theta0, eta=eta, tau=tau)
     check.check_choice("loss", loss, [name for name, kind in LOSSES.items() if kind.array_agnostic])
