@@ -215,7 +215,7 @@ def test_gating_by_a_product():
     assert small.model.b.weight.shape[:2] == (3, 3)
 
 
-def test_depthwise_convolutions_shrink_and_grouped_ones_stay():
+def test_depthwise_convolutions_shrink_by_channel_and_grouped_ones_by_group():
     model = nn.Sequential(
         nn.Conv2d(2, 6, 1), nn.Sigmoid(), nn.Conv2d(6, 6, 3, padding=1, groups=6), nn.ReLU(),
         nn.Conv2d(6, 4, 1),
@@ -226,9 +226,18 @@ def test_depthwise_convolutions_shrink_and_grouped_ones_stay():
     model = nn.Sequential(
         nn.Conv2d(2, 6, 1), nn.ReLU(), nn.Conv2d(6, 4, 3, groups=2), nn.ReLU(), nn.Conv2d(4, 2, 1)
     )
-    small = exported(model, {"0": 3, "2": 2}, torch.randn(2, 2, 7, 7))
+    with torch.no_grad():
+        model[0].weight[[1, 3]] += 9  # one in each group
+        model[2].weight[[0, 2]] += 9
+    small = exported(model, {"0": 2, "2": 2}, torch.randn(2, 2, 7, 7))
     assert physical(small) == {"0": 6, "2": 4}
-    assert "groups" in small.report.layers[0].note
+    assert "group with channels that stay" in small.report.layers[0].note
+    with torch.no_grad():
+        model[0].weight[:3] += 99
+        model[2].weight[:2] += 99
+    small = exported(model, {"0": 3, "2": 2}, torch.randn(2, 2, 7, 7))
+    assert physical(small) == {"0": 3, "2": 2}
+    assert small.model.get_submodule("2").groups == 1
 
 
 @pytest.mark.parametrize(

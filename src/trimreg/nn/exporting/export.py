@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..groups.layer_groups import Slab
 from ..groups.resolve import unwrapped
 from ..structure.cost import index_entries, latency, macs, parameters
 from ..structure.flow import Flow
@@ -23,10 +24,10 @@ from ..structure.spaces import ExportError
 from ..structure.tracing import (
     TracingFailed,
     checked_difference,
+    checked_inputs,
     faithful_trace,
     moved,
     refuse_chance,
-    tensors_in,
 )
 from .blocks import Cut, shrink_blocks
 from .files import can_be_saved, save, to_onnx
@@ -36,6 +37,8 @@ from .shrink import Kept, shrink
 
 _HALF = {torch.float16, torch.bfloat16}
 _METHODS = ("auto", "trace", "dependency")
+_SHARED = "a sum or a group with channels that stay, or a border that changes a constant"
+_FEWER = "the others are zero, or no layer reads them"
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ def export(
             f"penalty must be a TrimmedGroupL1 or None; got {type(penalty).__name__}. Give sizes to the "
             "penalty: export(model, TrimmedGroupL1(model, keep={...}), example_input)"
         )
-    inputs = _checked_inputs(example_input)
+    inputs = checked_inputs(example_input)
     model = unwrapped(model)
     refuse_unsupported(model, penalty)
     if hasattr(penalty, "warn_of_zeros"):
@@ -173,19 +176,6 @@ def export(
         example = moved(inputs, device, (dtype or torch.float32) if halves else None)
     times: Any = tuple(latency([full, final], example, repeats)) if repeats > 0 else None
     return Exported(final, Report(sizes, *counts, times, index_entries(final), difference), example, cuts)
-
-
-def _checked_inputs(example_input: Any) -> tuple:
-    """The positional inputs of an example, checked for tensors with values."""
-    inputs = example_input if isinstance(example_input, tuple) else (example_input,)
-    if not any(isinstance(one, (Tensor, list, tuple, dict)) for one in inputs):
-        kinds = ", ".join(type(one).__name__ for one in inputs)
-        raise TypeError(f"example_input must be a tensor, or a tuple with one in it; got {kinds or '()'}")
-    if any(tensor.is_meta for tensor in tensors_in(inputs)):
-        raise ValueError("example_input is on the meta device, but must have values to run the networks on")
-    if not all(tensor.numel() for tensor in tensors_in(inputs)):
-        raise ValueError("example_input has a tensor without entries, so there are no outputs to compare")
-    return inputs
 
 
 @contextmanager
@@ -266,7 +256,7 @@ def _rest_shrunk(
 
 def _traced(masked: nn.Module, asked: dict[str, Asked], inputs: tuple) -> _Attempt:
     traced = faithful_trace(masked, inputs)
-    by_input = frozenset(name for name, wanted in asked.items() if wanted.slab.axis == 1)
+    by_input = frozenset(name for name, wanted in asked.items() if wanted.by_input)
     return _measured(traced, asked, shrink(traced, Flow(traced), by_input, frozenset(asked)))
 
 
@@ -289,18 +279,41 @@ def _measured(model: nn.Module, asked: dict[str, Asked], kept: dict[str, Kept]) 
                 f"of {', '.join(found.unknown)}, which the export does not know; with strict=False they stay "
                 "as zeros"
             )
+        elif wanted.exact:
+            refusals |= _inexact(name, wanted, size, kept)
     return _Attempt(model, tuple(sizes), refusals)
+
+
+def _inexact(name: str, asked: Asked, size: LayerSize, kept: dict[str, Kept]) -> dict[str, str]:
+    """The errors of a layer whose size was set with an example, and of those with the same channels."""
+    sizes = {
+        other: _groups_left(asked, slab, kept[other].rows) for other, slab in asked.shared if other in kept
+    }
+    found = {other: left * asked.unit for other, left in sizes.items()} or {name: size.physical}
+    what = "channels" if asked.shared else "inputs"
+    return {
+        other: f"layer {other!r} has {left} {what} after the export, but keep asks for {size.kept}; "
+        + (size.note if left > size.kept else _FEWER)
+        for other, left in found.items()
+        if left != size.kept
+    }
+
+
+def _groups_left(asked: Asked, slab: Slab, entries: Tensor | None) -> int:
+    """The number of groups with one of these entries along the axis of a slab; None stands for all."""
+    if entries is None:
+        return asked.groups.count
+    group = torch.div(entries - slab.start, slab.block, rounding_mode="floor")
+    return group[(group >= 0) & (group < asked.groups.count)].unique().numel()
 
 
 def _size(name: str, asked: Asked, kept: Kept) -> LayerSize:
     """The requested and the physical size of one layer."""
-    groups, slab = asked.groups, asked.slab
-    entries = kept.columns if slab.axis == 1 else kept.rows
-    physical = groups.count
-    if entries is not None:
-        group = torch.div(entries - slab.start, slab.block, rounding_mode="floor")
-        physical = group[(group >= 0) & (group < groups.count)].unique().numel()
+    groups, slab, unit = asked.groups, asked.slab, asked.unit
+    physical = _groups_left(asked, slab, kept.columns if asked.by_input else kept.rows)
     reasons = dict.fromkeys(kept.kept_by + kept.unknown)  # each once
-    note = ", ".join(reasons) or "a sum with channels that stay, or a border that changes a constant"
-    note = f"kept by {note}" if physical > asked.kept else ""
-    return LayerSize(name, groups.kind, groups.count, asked.kept, physical, note)
+    note = ", ".join(reasons) or _SHARED
+    others = [other for other, _ in asked.shared if other != name]
+    shared = f"the same channels as {', '.join(dict.fromkeys(others))}" if others else ""
+    note = f"kept by {note}" if physical > asked.kept else shared
+    return LayerSize(name, groups.kind, unit * groups.count, unit * asked.kept, unit * physical, note)

@@ -14,10 +14,16 @@ from ..groups.recurrent import all_groups, is_recurrent, suffixes
 
 @dataclass(frozen=True)
 class Asked:
-    """A layer with a requested size: its groups, and which of them it keeps."""
+    """A layer with a requested size: its groups, and which of them it keeps.
+
+    ``exact`` if the size was set with an example, so that the exported layer must have it. Then ``shared``
+    lists the layers with the same channels, with the slab of each in the groups.
+    """
 
     groups: LayerGroups
     mask: Tensor
+    exact: bool = False
+    shared: tuple[tuple[str, Slab], ...] = ()
 
     @property
     def kept(self) -> int:
@@ -28,6 +34,16 @@ class Asked:
     def slab(self) -> Slab:
         """The slab that gives the axis of the groups."""
         return self.groups.counted[0]
+
+    @property
+    def by_input(self) -> bool:
+        """Whether the groups are inputs of the layer."""
+        return self.slab.axis == 1 and self.groups.kind != "channels"
+
+    @property
+    def unit(self) -> int:
+        """The number of channels in a group; more than one behind a convolution with groups."""
+        return self.slab.block if self.groups.kind == "channels" else 1
 
 
 def refuse_unsupported(model: nn.Module, penalty: Any) -> None:
@@ -70,7 +86,13 @@ def masked_copy(model: nn.Module, penalty: Any = None) -> tuple[nn.Module, dict[
             module = masked.get_submodule(own[id(groups.module)])
             moved = replace(groups, name=name, module=module, slabs=slabs)
             moved.scale_(masks[key].cpu())
-            asked[name] = Asked(moved, masks[key].cpu())
+            shared = tuple(
+                (own[id(s.owner)], there)
+                for s, there in zip(groups.slabs, slabs, strict=True)
+                if groups.coupled and s.attribute == "weight"
+            )
+            exact = getattr(penalty, "coupling", None) is not None and groups.kind in ("channels", "in")
+            asked[name] = Asked(moved, masks[key].cpu(), exact, shared)
     make_plain(masked)
     if penalty is None:
         inside = {id(m.out_proj) for m in masked.modules() if isinstance(m, nn.MultiheadAttention)}

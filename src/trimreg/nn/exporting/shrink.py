@@ -17,7 +17,7 @@ from torch import Tensor, fx, nn
 from ..groups.recurrent import is_recurrent, part_names, recurrent_groups, suffixes
 from ..layers.common import layer_like
 from ..layers.slim import Gather, MappedEmbedding, Plane
-from ..structure.catalog import CONVOLUTIONS
+from ..structure.catalog import CONVOLUTIONS, TRANSPOSED
 from ..structure.flow import Flow
 from ..structure.recurrent import Recurrent
 from ..structure.spaces import Channels, Mix, zero_padded
@@ -117,7 +117,8 @@ def _shrink_mix(traced: fx.GraphModule, flow: Flow, mix: Mix, exact: bool) -> Ke
     folded = (folded & mix.source.value.ne(0)).nonzero().flatten()
     source_node = node.args[0] if node.args else node.kwargs["input"]
     plane = None
-    weight = module.weight[rows]
+    transposed = isinstance(module, TRANSPOSED)
+    weight = (module.weight.transpose(0, 1) if transposed else module.weight)[rows]
     bias = None if module.bias is None else module.bias[rows]
     if folded.numel():
         value = mix.source.value[folded]
@@ -129,7 +130,8 @@ def _shrink_mix(traced: fx.GraphModule, flow: Flow, mix: Mix, exact: bool) -> Ke
             bias = constant if bias is None else bias + constant
     unchanged = rows.numel() == mix.target.size and columns.numel() == mix.source.size and not folded.numel()
     if not unchanged:
-        _put(traced, name, layer_like(module, weight[:, columns], bias))
+        shrunk = weight[:, columns].transpose(0, 1) if transposed else weight[:, columns]
+        _put(traced, name, layer_like(module, shrunk, bias))
     if gathers:
         place = torch.searchsorted(present, columns)
         with traced.graph.inserting_before(node):
@@ -147,10 +149,11 @@ def _shrink_mix(traced: fx.GraphModule, flow: Flow, mix: Mix, exact: bool) -> Ke
 
 
 def _take_channels(module: nn.Module, present: Tensor) -> nn.Module:
-    """A batch norm, depthwise convolution, plane or PReLU of the channels ``present``."""
+    """A batch norm, convolution by channels or groups, plane or PReLU of the channels ``present``."""
     if isinstance(module, CONVOLUTIONS):
         bias = None if module.bias is None else module.bias[present]
-        return layer_like(module, module.weight[present], bias, groups=present.numel())
+        groups = present.numel() * module.groups // module.out_channels
+        return layer_like(module, module.weight[present], bias, groups=groups)
     if isinstance(module, Plane):
         return Plane(module.weight[present], module.stride, module.padding, module.dilation)
     if isinstance(module, nn.PReLU):

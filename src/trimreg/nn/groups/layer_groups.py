@@ -31,7 +31,7 @@ AUTO = (
 )
 #: The groups of a block of several layers; see :mod:`trimreg.nn.groups.blocks`.
 OF_BLOCKS = ("heads", "queries", "width", "units")
-KINDS = ("auto", "in", "out", "rows", *OF_BLOCKS)
+KINDS = ("auto", "in", "out", "rows", "channels", *OF_BLOCKS)
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,7 @@ class LayerGroups:
     count: int
     slabs: tuple[Slab, ...]
     replicas: tuple[int, ...] = ()
+    coupled: tuple[str, ...] = ()  # all layers that have the same channels, of kind "channels"
 
     @property
     def counted(self) -> tuple[Slab, ...]:
@@ -226,6 +227,8 @@ def layer_groups(
         return checked(made)
     if groups not in KINDS:
         raise ValueError(f"groups must be one of {', '.join(map(repr, KINDS))} or a callable; got {groups!r}")
+    if groups == "channels":
+        raise ValueError("groups 'channels' are those of a network; see TrimmedGroupL1 and its example_input")
     if hasattr(module, "trimmed_groups"):
         count, slabs, replicas = module.trimmed_groups(groups)
         kind = getattr(module, "usual_groups", groups) if groups == "auto" else groups

@@ -7,14 +7,16 @@ import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
+from ..structure.coupling import Coupling, couple
 from .blocks import block_of
-from .layer_groups import LayerGroups, is_known
+from .channels import WITH_CHANNELS, counts_channels, coupled_groups
+from .layer_groups import LayerGroups, Slab, is_known
 from .recurrent import all_groups
 
 WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
@@ -58,10 +60,17 @@ def named_layers(model: nn.Module) -> dict[str, nn.Module]:
     return found
 
 
+class Resolved(NamedTuple):
+    """The layers that ``keep`` names, with their groups and sizes, in the order of the model."""
+
+    layers: dict[str, tuple[LayerGroups, Any]]
+    coupling: Coupling | None = None
+
+
 def resolve_layers(
-    model: nn.Module, keep: Mapping, groups: str | Callable | Mapping = "auto"
-) -> dict[str, tuple[LayerGroups, Any]]:
-    """The layers that ``keep`` names, with their groups and sizes, in the order of the model.
+    model: nn.Module, keep: Mapping, groups: str | Callable | Mapping = "auto", example_input: Any = None
+) -> Resolved:
+    """The layers that ``keep`` names; with an example, convolutions are coupled with those of their channels.
 
     A name or a module overrides a glob. A glob matches only layers whose groups are known.
     """
@@ -75,18 +84,35 @@ def resolve_layers(
     def kind_of(name):
         return kinds.get(name, "auto") if isinstance(groups, Mapping) else groups
 
+    def is_layer(name):
+        if kind_of(name) == "channels":
+            return isinstance(layers[name], WITH_CHANNELS)
+        return is_known(layers[name]) or callable(groups)
+
     def is_block(name):
         kind = kind_of(name)
         return isinstance(kind, str) and block_of(layers[name], kind, above(name, layers)) is not None
 
-    asked = matched(keep, layers, "keep", (lambda name: is_known(layers[name]) or callable(groups), is_block))
+    asked = matched(keep, layers, "keep", (is_layer, is_block))
+    by_channel = {
+        name: asked[name]
+        for name in layers
+        if name in asked and counts_channels(layers[name], kind_of(name), example_input)
+    }
+    coupling = None if example_input is None else couple(unwrapped(model), example_input)
+    joined = {}
+    if coupling is not None and by_channel:
+        exact = {name for name in by_channel if name in keep or layers[name] in keep}
+        joined = coupled_groups(coupling, layers, by_channel, exact)
     found = {}
     for name, module in layers.items():
-        if name in asked:
+        if name in joined:
+            found[name] = joined[name]
+        elif name in asked and name not in by_channel:
             for made in all_groups(name, module, kind_of(name), above(name, layers)):
                 found[made.name] = (made, asked[name])
     check_parameters(model, [layer for layer, _ in found.values()])
-    return found
+    return Resolved(found, coupling)
 
 
 def above(name: str, layers: dict[str, nn.Module]) -> nn.Module | None:
@@ -151,11 +177,13 @@ def check_parameters(model: nn.Module, layers: list[LayerGroups]) -> None:
     places: dict[int, list[str]] = {}
     for name, parameter in unwrapped(model).named_parameters(remove_duplicate=False):
         places.setdefault(id(parameter), []).append(name)
-    taken: dict[int, LayerGroups] = {}
+    taken: dict[int, list[tuple[LayerGroups, Slab]]] = {}
     for layer in layers:
         for slab in layer.slabs:
             parameter, where = slab.tensor(), f"layer {layer.name!r}: {slab.attribute}"
             names = places.get(id(parameter), [])
+            if layer.coupled and names:
+                where = f"layer {layer.name!r}: {names[0]}"
             if not isinstance(parameter, nn.Parameter):
                 raise ValueError(f"{where} is computed from other tensors; remove the parametrization first")
             if not parameter.is_floating_point():
@@ -167,9 +195,19 @@ def check_parameters(model: nn.Module, layers: list[LayerGroups]) -> None:
             if len(names) > 1:
                 shared = " and ".join(map(repr, names))
                 raise ValueError(f"{where} is shared: it is {shared}; untie them or leave the layer out")
-            other = taken.setdefault(id(parameter), layer)
-            if other.module is not layer.module:  # the parts of a recurrent layer share weights
-                raise ValueError(f"{where} also belongs to layer {other.name!r}; leave one out")
+            for other, there in taken.setdefault(id(parameter), []):
+                # The parts of a recurrent layer share weights.
+                if other.module is not layer.module and not _apart((layer, slab), (other, there)):
+                    raise ValueError(f"{where} also belongs to layer {other.name!r}; leave one out")
+            taken[id(parameter)].append((layer, slab))
+
+
+def _apart(one: tuple[LayerGroups, Slab], two: tuple[LayerGroups, Slab]) -> bool:
+    """Whether groups may be trimmed side by side in one parameter: rows and columns, or other channels."""
+    if one[1].axis != two[1].axis:
+        return "channels" in (one[0].kind, two[0].kind)
+    (low, high), (low2, high2) = ((s.start, s.start + g.count * s.block) for g, s in (one, two))
+    return one[0].kind == two[0].kind == "channels" and (high <= low2 or high2 <= low)
 
 
 def checked_size(name: str, count: int, replicas: tuple[int, ...], size: Any) -> Any:
@@ -214,14 +252,19 @@ def strengths(alpha: Any, layers: dict[str, LayerGroups], model: nn.Module) -> d
     """``alpha`` of every layer, from one number for all or a dict with the same kinds of keys as ``keep``."""
     if isinstance(alpha, Mapping):
         named = named_layers(model)
-        given = matched(
-            alpha, named, "alpha", [lambda name: any(named[name] is x.module for x in layers.values())]
-        )
-        parts = {name: key for key in given for name, x in layers.items() if x.module is named[key]}
-        missing, strange = (
-            [n for n in layers if n not in parts],
-            [n for n in given if n not in parts.values()],
-        )
+        owner = {member: name for name, layer in layers.items() for member in layer.coupled}
+        parts = {
+            name: key for name, x in layers.items() for key, module in named.items() if x.module is module
+        }
+        owner |= {key: name for name, key in parts.items()}
+        given: dict[str, Any] = {}
+        for name, value in matched(alpha, named, "alpha", [owner.__contains__]).items():
+            key = parts.get(owner.get(name, ""), name)
+            if given.setdefault(key, value) != value:
+                raise ValueError(f"alpha: {name!r} has another value than {key!r}, whose channels it has")
+        parts = {name: key for name, key in parts.items() if key in given}
+        missing = [n for n in layers if n not in parts]
+        strange = [n for n in given if n not in parts.values()]
         if missing or strange:
             raise ValueError(
                 f"alpha and keep must name the same layers; missing: {missing}; not in keep: {strange}"

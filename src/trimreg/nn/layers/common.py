@@ -49,14 +49,23 @@ def plain_layer(layer: Any) -> Any:
     return layer_like(layer, layer.weight, layer.bias, getattr(layer, "groups", 1)).train(layer.training)
 
 
+_PLAIN: tuple[Any, ...] = (
+    nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+)  # fmt: skip
+
+
 def layer_like(layer: Any, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Any:
     """A plain layer of the kind of ``layer``, with its settings and copies of this weight and bias."""
-    kinds: tuple[Any, ...] = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-    kind = next(one for one in kinds if isinstance(layer, one))
+    kind = next(one for one in _PLAIN if isinstance(layer, one))
     out_size, in_size = weight.shape[:2]
     has_bias = bias is not None
     if kind is nn.Linear:
         made = without_start(kind, weight, in_size, out_size, has_bias)
+    elif getattr(layer, "transposed", False):  # its weight has the inputs first
+        made = without_start(
+            kind, weight, out_size, in_size, layer.kernel_size, layer.stride, layer.padding,
+            layer.output_padding, groups, has_bias, layer.dilation, layer.padding_mode,
+        )  # fmt: skip
     else:
         made = without_start(
             kind, weight, in_size * groups, out_size, layer.kernel_size, layer.stride, layer.padding,

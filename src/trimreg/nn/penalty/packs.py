@@ -8,12 +8,13 @@ kernels for the rest, however many layers there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 from torch import Tensor, nn
 
 from ..groups import kernels
+from ..groups.channels import Inside
 from ..groups.layer_groups import LayerGroups
 from .scores import ScoredGroups
 
@@ -24,8 +25,14 @@ FREE_PADDING, TIMES_PADDED = 16_384, 1.5
 MOST_PRODUCTS = 2**14
 
 
-def divide(layers: dict[str, LayerGroups]) -> list[list[str]]:
-    """Names of the layers of each pack: layers of similar size together, so that little is padded."""
+def divide(layers: dict[str, LayerGroups], last: Collection[str] = ()) -> list[list[str]]:
+    """Names of the layers of each pack: layers of similar size together, so that little is padded.
+
+    The layers of ``last`` come in packs of their own behind all others, since they are ranked after them.
+    """
+    if last:
+        parts = ({n: g for n, g in layers.items() if (n in last) is late} for late in (False, True))
+        return [names for part in parts for names in divide(part)]
     packs: list[list[str]] = []
     rows = entries = 0
     for name in sorted(layers, key=lambda name: layers[name].count):
@@ -90,6 +97,7 @@ class Pack(nn.Module):
         self.hard, self.some_hard = all(infinite), any(infinite)
         self.padded = len(set(count)) > 1
         self.draws = any(draws(layer) for layer in layers.values())
+        self.inside: list[tuple[Inside, Pack]] = []
         self._views: dict[str, list[Tensor]] | None = None
         self._products: Tensor | None = None
         scores = [layer.score for layer in layers.values() if isinstance(layer, ScoredGroups)]
@@ -132,6 +140,13 @@ class Pack(nn.Module):
                 if isinstance(layer, ScoredGroups):
                     out.mul_(layer.score.value.sqrt())
         return self.norms
+
+    def rank_inside_(self, r: Tensor, masks: dict[Pack, Tensor] | None = None) -> Tensor:
+        """Let the masks of channels, by default those of the last step, change the ranks of their entries."""
+        for one, channels in self.inside:
+            alive = channels.kept if masks is None else masks[channels]
+            one.rank_(self.of(r, one.layer), channels.of(alive, one.channels))
+        return r
 
     def norms_(self, layer: LayerGroups, out: Tensor) -> None:
         """Write the norms of a layer's groups to ``out`` without a temporary of the size of the layer."""

@@ -26,6 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..groups.channels import inside
 from ..groups.layer_groups import OF_BLOCKS
 from ..groups.resolve import checked_size, resolve_layers, strengths
 from . import updates
@@ -56,8 +57,8 @@ class TrimmedGroupL1(nn.Module):
     alpha : float or dict
         Strength of the penalty, for all layers or by layer. With infinity, the default, the penalty is hard:
         all groups but the h largest are zero after every step. Then let h fall slowly with ``h_schedule``.
-    groups : {"auto", "in", "out", "rows", "heads"}, callable or dict
-        As in :func:`trimreg.nn.layer_groups`.
+    groups : {"auto", "channels", "in", "out", "rows", "heads"}, callable or dict
+        As in :func:`trimreg.nn.layer_groups`; "channels" needs an ``example_input``.
     mode : {"exact", "bcd", "subgradient"}
         - "exact": the h largest groups are free, and the others take a proximal step,
           :math:`\theta_g \leftarrow (1 - lr\,\alpha / r_g)_+ \theta_g`. This is the proximal map of the
@@ -86,12 +87,22 @@ class TrimmedGroupL1(nn.Module):
         small networks and changes nothing else. If a capture is not possible (no CUDA device, Bayesian
         weights that are drawn, an enclosing capture, a schedule that needs a number), the step is taken as
         usual.
+    example_input : Tensor or tuple of positional inputs, optional
+        A batch to follow the channels with. Then a group of a convolution is a channel in all layers that
+        share it (residual sums, batch norms, convolutions by channel; see
+        :mod:`trimreg.nn.groups.channels`), ``keep`` counts what is there after :func:`trimreg.nn.export`,
+        and the export fails if it is not. A size for one layer holds for all that have the same channels.
+        Linear layers still count their inputs, unless ``groups="channels"``, with which every layer counts
+        its outputs. The model must be one that ``torch.fx`` can trace.
 
     Attributes
     ----------
     layers : dict of str to LayerGroups
     keep : dict of str to int
         The size of each layer, by its name.
+    coupling : Coupling or None
+        With an ``example_input``, which channels belong together, and the cost of the network as a function
+        of how many are kept; see :mod:`trimreg.nn.structure.coupling`.
     handle : Handle or None
         The handle of :meth:`attach`; None if the penalty is not attached.
 
@@ -136,15 +147,17 @@ class TrimmedGroupL1(nn.Module):
         rank_by: str = "norm",
         mask_ones: bool = False,
         cuda_graph: bool = True,
+        example_input: Tensor | tuple | None = None,
     ):
         super().__init__()
-        found = resolve_layers(model, keep, groups)
+        found, self.coupling = resolve_layers(model, keep, groups, example_input)
         self.rank_by = rank_by
         self.layers = {name: scored(layer, rank_by) for name, (layer, _) in found.items()}
         self.keep = {
             name: checked_size(name, layer.count, () if layer.kind in OF_BLOCKS else layer.replicas, size)
             for name, (layer, size) in found.items()
         }
+        self.inside = () if self.coupling is None else inside(self.coupling, self.layers, self.keep)
         self.alpha = strengths(alpha, self.layers, model)
         self.mode, self.tau = mode, tau
         self.alpha_schedule, self.h_schedule, self.freeze_at = alpha_schedule, h_schedule, freeze_at
@@ -160,12 +173,15 @@ class TrimmedGroupL1(nn.Module):
         self.register_buffer("frozen", torch.zeros((), dtype=torch.bool, device=device), persistent=False)
         self.packs = nn.ModuleList(
             Pack({name: self.layers[name] for name in names}, self.keep, self.alpha, device, dtype)
-            for names in divide(self.layers)
+            for names in divide(self.layers, {one.layer for one in self.inside})
         )
+        places = {name: pack for pack in self.packs for name in pack.layers}
+        for one in self.inside:
+            places[one.layer].inside.append((one, places[one.channels]))
         self.handle: Handle | None = None
         with torch.no_grad():
             for pack in self.packs:
-                pack.kept.copy_(kept_largest(pack.measure(), pack.target))
+                pack.kept.copy_(kept_largest(pack.rank_inside_(pack.measure()), pack.target))
                 if mode != "exact":
                     # Algorithm 1 begins with w^1 = proj_S[w^0 - tau r(theta^0)]. A uniform w^0 does not
                     # change the projection, so 0 will do.
@@ -184,6 +200,10 @@ class TrimmedGroupL1(nn.Module):
             infinite = [math.isinf(alpha) for alpha in (value if isinstance(value, tuple) else (value,))]
             if self.rank_by != "norm" and not all(infinite):
                 raise ValueError(f"layer {name!r}: rank_by={self.rank_by!r} needs an infinite alpha")
+            if not all(infinite) and any(name in (one.layer, one.channels) for one in self.inside):
+                raise ValueError(
+                    f"layer {name!r}: entries inside channels need an infinite alpha for both layers"
+                )
             if any(infinite) and self.mode != "exact":
                 raise ValueError(f"layer {name!r}: mode {self.mode!r} needs a finite alpha, such as 1e-4")
             if any(infinite) and self.alpha_schedule is not None:
@@ -291,7 +311,7 @@ class TrimmedGroupL1(nn.Module):
     def _weights(self, pack: Pack) -> Tensor:
         if self.mode == "exact":
             with torch.no_grad():
-                free = kept_largest(pack.measure(), updates.free_groups(self, pack))
+                free = kept_largest(pack.rank_inside_(pack.measure()), updates.free_groups(self, pack))
                 weights = (~free & pack.valid).to(pack.weights.dtype)
         else:
             weights = pack.weights
@@ -299,12 +319,15 @@ class TrimmedGroupL1(nn.Module):
 
     def _masks(self) -> Iterator[tuple[Pack, Tensor]]:
         self.follow_model_()
+        masks: dict[Pack, Tensor] = {}
         for pack in self.packs:
             r = pack.measure()
             for name, layer in pack.layers.items():
                 if isinstance(layer, ScoredGroups) and not layer.score.value.any():
                     pack.of(r, name).copy_(layer.norms())  # before the first step
-            yield pack, torch.where(self.frozen, pack.kept, kept_largest(r, pack.target))
+            r = pack.rank_inside_(r, masks)
+            masks[pack] = torch.where(self.frozen, pack.kept, kept_largest(r, pack.target))
+            yield pack, masks[pack]
 
     # -- state ----------------------------------------------------------------------------------------------
 

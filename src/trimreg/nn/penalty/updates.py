@@ -59,7 +59,7 @@ def moved_weights(penalty: TrimmedGroupL1, pack: Pack, w: Tensor, r: Tensor) -> 
 
 def exact_update(penalty: TrimmedGroupL1, pack: Pack, rate, frozen: Tensor, skip: Tensor | None) -> None:
     """Leave the h largest groups alone and take the proximal step on the others."""
-    r = pack.measure()
+    r = pack.rank_inside_(pack.measure())
     first = pack.first if penalty.h_schedule is None else pack.positions < free_groups(penalty, pack)
     torch.where(_either(penalty.frozen, skip), pack.kept, rules.mask_by_rank(r, first), out=pack.kept)
     if pack.hard:

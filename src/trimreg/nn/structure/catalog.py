@@ -14,6 +14,7 @@ from ..layers import slim
 
 LINEAR = (nn.Linear,)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 #: Entry by entry: a constant channel stays constant, and no channel depends on another.
@@ -48,8 +49,7 @@ SLIM_MODULES = (slim.Gather, slim.Plane, slim.MappedEmbedding, slim.SlimAttentio
 OTHER_MODULES = (nn.Flatten, nn.Embedding, nn.MultiheadAttention, *RECURRENT, *SLIM_MODULES)
 #: Their effect on channels is not known, but they may be saved.
 SAVED_MODULES = (
-    nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Bilinear, nn.RMSNorm,
-    nn.PixelShuffle, nn.PixelUnshuffle, nn.GLU, nn.Unflatten,
+    nn.Bilinear, nn.RMSNorm, nn.PixelShuffle, nn.PixelUnshuffle, nn.GLU, nn.Unflatten,
 )  # fmt: skip
 
 _ROLES = {
@@ -105,8 +105,8 @@ METHODS = {name for name in _ROLE_OF_NAME if hasattr(torch.Tensor, name)} | {
 MODULES = {
     kind.__name__: kind
     for kind in (
-        *LINEAR, *CONVOLUTIONS, *BATCH_NORMS, *POINTWISE_MODULES, *POOLINGS, *RESIZINGS, *MIXING_MODULES,
-        *OTHER_MODULES, *SAVED_MODULES,
+        *LINEAR, *CONVOLUTIONS, *TRANSPOSED, *BATCH_NORMS, *POINTWISE_MODULES, *POOLINGS, *RESIZINGS,
+        *MIXING_MODULES, *OTHER_MODULES, *SAVED_MODULES,
     )
 }  # fmt: skip
 
@@ -117,6 +117,8 @@ def role_of_module(module: nn.Module) -> str | None:
     if kind in CONVOLUTIONS and isinstance(module, CONVOLUTIONS):
         depthwise = module.groups == module.in_channels == module.out_channels
         return "mix" if module.groups == 1 else "depthwise" if depthwise else "grouped"
+    if kind in TRANSPOSED and isinstance(module, TRANSPOSED):
+        return "mix" if module.groups == 1 else "grouped"
     if kind in POOLINGS:
         return None if getattr(module, "return_indices", False) else "spatial"
     for role, kinds in (

@@ -21,21 +21,35 @@ import torch
 from torch import Tensor, fx, nn
 
 from . import recurrent
-from .catalog import call_name, in_place, may_alias, reads_shape, role_of_call, role_of_module, spatial_axes
-from .spaces import Channels, Link, Mix, Spaces, flattened_range, zero_padded
+from .catalog import (
+    TRANSPOSED,
+    call_name,
+    in_place,
+    may_alias,
+    reads_shape,
+    role_of_call,
+    role_of_module,
+    spatial_axes,
+)
+from .spaces import Blocks, Channels, Link, Mix, Spaces, flattened_range, zero_padded
 from .tracing import run_step
 
 
 class Flow:
-    """The channels of every tensor of a traced network whose nodes have ``meta["shape"]``."""
+    """The channels of every tensor of a traced network whose nodes have ``meta["shape"]``.
 
-    def __init__(self, traced: fx.GraphModule):
+    :mod:`.coupling` reads from it, before training, which channels belong together (``solve=False``), and
+    the export which of them stay.
+    """
+
+    def __init__(self, traced: fx.GraphModule, solve: bool = True):
         self.traced = traced
         self.modules = dict(traced.named_modules())
         self.spaces = Spaces()
         self.at: dict[fx.Node, Any] = {}  # the Channels of its result, or None
         self.mixes: list[Mix] = []
         self.links: list[Link] = []
+        self.blocks: list[Blocks] = []
         self.followers: list[tuple[fx.Node, nn.Module, Channels]] = []  # with one parameter per channel
         self.reshapes: list[tuple[fx.Node, int, int, Channels]] = []
         self.sizes: list[tuple[fx.Node, int]] = []
@@ -52,7 +66,8 @@ class Flow:
             for node in traced.graph.nodes:
                 self.at[node] = self._visit(node)
                 self._note_memory(node)
-            self._solve()
+            if solve:
+                self._solve()
 
     def present(self, channels: Channels) -> Tensor:
         """Indices of the channels that stay."""
@@ -141,6 +156,9 @@ class Flow:
             return self.keep_all(node, f"{label} without a batch axis")
         source = self.channels_on(source_node, axis, label)
         weight = module.weight.detach()
+        if isinstance(module, TRANSPOSED):  # a constant image does not become one, unless it is zero
+            weight = weight.transpose(0, 1)
+            source = Channels(source.space, axis, source.known & source.value.eq(0), source.value)
         reads = weight.ne(0).flatten(2).any(-1) if space_dims else weight.ne(0)
         sums = weight.flatten(2).sum(-1) if space_dims else weight
         even = source.known & (source.value.eq(0) if zero_padded(module) else torch.ones_like(source.known))
@@ -152,8 +170,19 @@ class Flow:
         self.mixes.append(Mix(node, module, source, target, reads))
         return target
 
-    def _visit_grouped(self, node, module, label) -> None:
-        return self.keep_all(node, f"{label} with {module.groups} groups")
+    def _visit_grouped(self, node, module, label) -> Channels | None:
+        """A convolution of groups loses a whole group at a time, so its inputs and outputs go by blocks."""
+        source = self.at[node.args[0]]
+        if source is None or source.axis != 1 or isinstance(module, TRANSPOSED):
+            return self.keep_all(node, f"{label} with {module.groups} groups")
+        dead = (source.known & source.value.eq(0)).reshape(module.groups, 1, -1)
+        reads = module.weight.detach().ne(0).flatten(2).any(-1).unflatten(0, (module.groups, -1))
+        silent = ~(reads & ~dead).any(-1).flatten()
+        value = torch.zeros(silent.numel(), dtype=self._dtype)
+        target = self.fresh(silent.numel(), 1, silent, value if module.bias is None else module.bias.detach())
+        self.blocks.append(Blocks(node, module, source, target))
+        self.followers.append((node, module, target))
+        return target
 
     def _visit_depthwise(self, node, module, label) -> Channels | None:
         source = self.at[node.args[0]]
@@ -402,6 +431,12 @@ class Flow:
                 wanted[link.index[self.spaces.needed(link.source)].flatten()] = True
                 changed |= self.spaces.need(link.target, wanted)
             changed = changed or recurrent.equalize(self)
+            for block in self.blocks:
+                ends = block.source.space, block.target.space
+                parts = [self.spaces.needed(end).unflatten(0, (block.module.groups, -1)) for end in ends]
+                used = parts[0].any(1, keepdim=True) | parts[1].any(1, keepdim=True)
+                for end, part in zip(ends, parts, strict=True):
+                    changed |= self.spaces.need(end, used.expand_as(part).flatten())
             if not changed:
                 for space in self.spaces.roots():
                     if not self.spaces.needed(space).any():

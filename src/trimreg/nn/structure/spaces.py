@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -36,6 +37,16 @@ class Mix:
     source: Channels
     target: Channels
     reads: Tensor  # (out, in): whether a weight is not zero
+
+
+@dataclass(eq=False)
+class Blocks:
+    """A convolution with groups: each block of inputs stays together with the outputs that read it."""
+
+    node: fx.Node
+    module: Any
+    source: Channels
+    target: Channels
 
 
 @dataclass(eq=False)

@@ -267,6 +267,19 @@ def _where(masked: nn.Module, small: nn.Module, inputs: tuple) -> str:
     return ", at the output"
 
 
+def checked_inputs(example_input: Any) -> tuple:
+    """The positional inputs of an example, checked for tensors with values."""
+    inputs = example_input if isinstance(example_input, tuple) else (example_input,)
+    if not any(isinstance(one, (Tensor, list, tuple, dict)) for one in inputs):
+        kinds = ", ".join(type(one).__name__ for one in inputs)
+        raise TypeError(f"example_input must be a tensor, or a tuple with one in it; got {kinds or '()'}")
+    if any(tensor.is_meta for tensor in tensors_in(inputs)):
+        raise ValueError("example_input is on the meta device, but must have values to run the networks on")
+    if not all(tensor.numel() for tensor in tensors_in(inputs)):
+        raise ValueError("example_input has a tensor without entries, so there are no outputs to compare")
+    return inputs
+
+
 def moved(inputs: tuple, device: Any = None, dtype: torch.dtype | None = None) -> tuple:
     """Copies of the tensors of an example on a device; floating-point ones in ``dtype`` if given.
 
