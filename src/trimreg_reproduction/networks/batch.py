@@ -57,19 +57,17 @@ def all_cells(effort: str) -> dict[str, Cell]:
     return {cell.name: cell for experiment in experiments for cell in experiment.cells(effort)}
 
 
-def trial_of(cell: Cell) -> Trial:
-    """The training of a cell of any of these experiments."""
+def _module(cell: Cell) -> Any:
     from . import nets, penalty, tables
 
-    module = {"nets": nets, "penalty": penalty}.get(cell.experiment)
-    return tables.trial_of_table(cell) if module is None else module.trial_of(cell)
+    return {"nets": nets, "penalty": penalty}.get(cell.experiment, tables)
 
 
 def expected_seconds(cell: Cell) -> float:
     """About how long a cell trains on an H200, if alone."""
     from .training.recipes import for_method
 
-    trial = trial_of(cell)
+    trial: Trial = _module(cell).trial_of(cell)
     recipe = for_method(trial.recipe, trial.method, trial.network)
     first, each = _STEP[trial.network, recipe.form]
     steps = recipe.epochs * (50_000 if trial.validation else 60_000) // recipe.batch
@@ -82,10 +80,9 @@ def perform(name: str, effort: str) -> dict:
     line: dict = {"cell": name}
     try:
         cell = all_cells(effort)[name]
-        from . import nets, penalty, tables
-
-        run = {"nets": nets.run, "penalty": penalty.run}.get(cell.experiment, tables.run_table)
         from trimreg import __version__
+
+        run = _module(cell).run
 
         line |= {"experiment": cell.experiment, "parameters": dict(cell.parameters), "version": __version__}
         try:
@@ -182,7 +179,7 @@ def share_device(folder: Path) -> bool:
     probe = "import torch; x = torch.ones(9, device='cuda'); torch.cuda.synchronize(); assert x.sum() == 9"
     try:
         subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True, timeout=10, **quiet)
-        subprocess.run([sys.executable, "-c", probe], check=True, timeout=40, capture_output=True)
+        subprocess.run([sys.executable, "-c", probe], check=True, timeout=30, capture_output=True)
     except (OSError, subprocess.SubprocessError):
         stop_sharing()
         return False

@@ -125,6 +125,6 @@ EXPERIMENT = Experiment(
     cells,
     run,
     pictures.charts,
-    pictures.figure_of_parts,
+    pictures.figure,
     verdicts.judge_parts,
 )

@@ -14,8 +14,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from ..pictures import draw, new_figure
+from ..pictures import draw, legend_below, new_figure
 from ..spec import Cell, Chart, Experiment, Verdict
+from .pictures import error_line, wide
 from .tables import make_trial, run_trial
 from .verdicts import NAMES, compare, gap_text, kind_of, summary, tuned, with_deviation
 
@@ -68,42 +69,43 @@ def run(cell: Cell) -> list[dict]:
 
 
 def charts(frame: Any) -> list[Chart]:
-    """Test error against alpha; methods without a strength are level lines."""
+    """Test error against alpha; methods without a strength are level."""
     table = [line for line in summary(frame) if line["error"] is not None]
     found = []
     for part, asked in dict.fromkeys((line["part"], line["asked"]) for line in table):
-        mine = [line for line in table if (line["part"], line["asked"]) == (part, asked)]
         groups: dict[str, list] = {}
-        for line in mine:
-            _, _, tau = line.get("setting", "").partition(", ")
-            groups.setdefault(", ".join(filter(None, [NAMES[line["method"]], tau])), []).append(line)
+        for line in table:
+            if (line["part"], line["asked"]) == (part, asked):
+                tau = line.get("setting", "").partition(", ")[2]
+                groups.setdefault(", ".join(filter(None, (NAMES[line["method"]], tau))), []).append(line)
         lines = [_line(name, group) for name, group in groups.items()]
-        title = f"{asked} on {part}"
-        found.append(Chart(title, "alpha", "test error in %", lines, log_x=True, log_y=True))
+        found.append(
+            Chart(f"{asked} on {part}", "alpha", "test error in %", lines, log_x=True, log_y=wide(lines))
+        )
     return found
 
 
 def _line(name, group):
-    strengths = [line["alpha"] for line in group]
-    if strengths == [None]:
-        group, strengths = group * 2, [ALPHAS[0], ALPHAS[-1]]
-    margins = [1.96 * (line["error sd"] or 0.0) / line["seeds"] ** 0.5 for line in group]
-    errors = [line["error"] for line in group]
-    low = [error - margin for error, margin in zip(errors, margins, strict=True)]
-    high = [error + margin for error, margin in zip(errors, margins, strict=True)]
-    return {"name": name, "x": strengths, "y": errors, "low": low, "high": high}
+    method = group[0]["method"]
+    if method in SOFT:
+        return error_line(name, group, "alpha")
+    level = [group[0] | {"alpha": alpha} for alpha in (ALPHAS[0], ALPHAS[-1])]
+    look = {"marker": "", "linestyle": "-" if method in HARD[:2] else "--"}
+    return error_line(name, level, "alpha") | {"look": look}
 
 
 def figure(frame: Any) -> Any:
-    """The charts side by side, one row per data set."""
+    """The charts, one row per data set. Curves may leave the panel where alpha is too large."""
     drawn = charts(frame)
     columns = min(len(SIZES), len(drawn))
     rows = -(-len(drawn) // columns)
-    picture, axes = new_figure(3.6 * columns, 3.2 * rows + 0.6, rows, columns)
+    picture, axes = new_figure(3.6 * columns + 0.4, 3.2 * rows + 0.6, rows, columns)
     for ax, chart in zip(axes.flat, drawn, strict=False):
-        draw(ax, chart)
-    marks, names = axes.flat[0].get_legend_handles_labels()
-    picture.legend(marks, names, frameon=False, fontsize=8, loc="outside lower center", ncols=4)
+        draw(ax, dataclasses.replace(chart, log_y=False), band=0.08)
+        low = min(low for line in chart.lines for low in line["low"])
+        high = max((line["high"][0] for line in chart.lines if "look" in line), default=None)
+        ax.set_ylim(low - 0.05 * ((high or low) - low), high and high + 0.25 * (high - low))
+    legend_below(picture, axes[0, 0])
     return picture
 
 

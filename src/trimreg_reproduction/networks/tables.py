@@ -79,18 +79,18 @@ def one_by_one(method: str, sizes: Sequence[str]) -> list[tuple[str, str]]:
     return [(method, asked) for asked in (sizes if method == "torchao PAT" else ["+".join(sizes)])]
 
 
-def run_table(cell: Cell) -> list[dict]:
+def run(cell: Cell) -> list[dict]:
     """The rows of a cell, one per size and seed; a row of a missing peer says why it was skipped."""
     known = dict(TABLES[cell.experiment][1])
     if cell.experiment == "tab1":
         known["group l1", sizes_of("tab1")[0]] = known["group l1", "784-241-67"]
     if "part" in dict(cell.parameters):
         known = {}
-    rows = run_trial(trial_of_table(cell))
+    rows = run_trial(trial_of(cell))
     return [row | {"paper": known.get((cell["method"], row["asked"]))} for row in rows]
 
 
-def trial_of_table(cell: Cell) -> Trial:
+def trial_of(cell: Cell) -> Trial:
     """The training of a cell."""
     dataset = "fashion-mnist" if "part" in dict(cell.parameters) else "mnist"
     return make_trial(cell, TABLES[cell.experiment][0], cell.experiment, dataset)
@@ -141,7 +141,7 @@ TAB1 = Experiment(
     "With half of the input units of each layer LeNet-300-100 errs as little as the dense network, 1.6 %; "
     "the group l1 norm pays for sparsity with accuracy.",
     partial(table_cells, "tab1"),
-    run_table,
+    run,
     pictures.charts,
     pictures.figure,
     verdicts.judge_tab1,
@@ -152,7 +152,7 @@ TAB2 = Experiment(
     "Bayesian networks with the trimmed penalty are smaller and err less than L0 gates: 1.4 % at "
     "219-214-100, 1.6 % at 266-88-33, 1.7 % at 245-75-25.",
     partial(table_cells, "tab2"),
-    run_table,
+    run,
     pictures.charts,
     pictures.figure,
     verdicts.judge_sizes,
@@ -162,7 +162,7 @@ TAB3 = Experiment(
     "Bayesian LeNet-5-Caffe",
     "The same for a convolutional network: 0.9 % at 20-25-45-150, 1.0 % at 9-18-65-25 and at 8-17-53-19.",
     partial(table_cells, "tab3"),
-    run_table,
+    run,
     pictures.charts,
     pictures.figure,
     verdicts.judge_sizes,

@@ -70,10 +70,14 @@ def filled(frame: Any) -> Any:
 
 
 def tuned(table: list[dict]) -> list[dict]:
-    """The table with one line per method and size: that of the setting with the least validation error."""
+    """The table with one line per method and size: that of the setting with the least validation error.
+
+    Lines without a validation error stay.
+    """
     best: dict[tuple, dict] = {}
     for line in table:
-        key = tuple(line.get(name) for name in ("part", "network", "recipe", "method", "asked"))
+        names = ("part", "network", "recipe", "method", "asked")
+        key = tuple(line.get(name) for name in names if line["validation"] is not None) or (len(best),)
         if key not in best or line["validation"] < best[key]["validation"]:
             best[key] = line
     return list(best.values())
@@ -157,13 +161,12 @@ def judge_sizes(frame: Any) -> Verdict:
 
 def judge_parts(frame: Any) -> Verdict:
     """Met if the trimmed penalty is nowhere clearly worse than a peer, nor than a published error."""
-    table = summary(frame)
+    whole = summary(frame)
+    table = tuned(whole)
     met, text = [], []
     for part in dict.fromkeys(line["part"] for line in table):
         for network in dict.fromkeys(line["network"] for line in table):
             mine = [line for line in table if (line["part"], line["network"]) == (part, network)]
-            if part == "distilled":
-                mine = tuned(mine)
             lines = [line for line in mine if line["method"] == "trimmed" and line["error"] is not None]
             for line in lines:
                 said = f"{part}, {network} {line['asked']}: {with_deviation(line)} %"
@@ -176,9 +179,9 @@ def judge_parts(frame: Any) -> Verdict:
                 said += f" ({line['setting']})" if "setting" in line else ""
                 text.append(said + ".")
     if not text:
-        return Verdict("not", "No row of the trimmed penalty.", table)
-    measured = " ".join(text) + _exactness_text(table) + _skipped(frame)
-    return Verdict(kind_of(met, _exactness(table)), measured, table)
+        return Verdict("not", "No row of the trimmed penalty.", whole)
+    measured = " ".join(text) + _exactness_text(whole) + _skipped(frame)
+    return Verdict(kind_of(met, _exactness(whole)), measured, whole)
 
 
 def _dominates(one, other):

@@ -103,7 +103,7 @@ def small(no_mnist, monkeypatch):
 @pytest.mark.parametrize("method", ["dense", "trimmed", "group l1", "magnitude", "l0 separate", "l0 to size"])
 def test_every_method_gives_rows(small, method):
     asked = "full" if method == "dense" else "219-214-100"
-    rows = tables.run_table(Cell.of("tab2", method=method, sizes=asked, recipe="ours", effort="quick"))
+    rows = tables.run(Cell.of("tab2", method=method, sizes=asked, recipe="ours", effort="quick"))
     assert [row["seed"] for row in rows] == [0, 1]
     for row in rows:
         assert set(row) == {*verdicts.MEASURES, "seed", "asked", "skipped", "paper"}
@@ -123,15 +123,15 @@ def test_the_paper_s_error_of_the_group_l1_norm_stands_beside_it(small, monkeypa
     row = {"error": 1.0, "asked": "392-150-50"}
     monkeypatch.setattr(tables, "run_trial", lambda trial: [row])
     cell = Cell.of("tab1", method="group l1", sizes="392-150-50", recipe="ours", effort="full")
-    assert tables.run_table(cell) == [row | {"paper": 1.7}]
+    assert tables.run(cell) == [row | {"paper": 1.7}]
     fashion = Cell.of("tab1", **dict(cell.parameters), part="Fashion-MNIST")
-    assert tables.run_table(fashion) == [row | {"paper": None}]
-    assert tables.trial_of_table(fashion).dataset == "fashion-mnist"
+    assert tables.run(fashion) == [row | {"paper": None}]
+    assert tables.trial_of(fashion).dataset == "fashion-mnist"
 
 
 def test_a_cell_of_several_sizes_has_rows_of_each(small):
     cell = Cell.of("tab2", method="trimmed", sizes="219-214-100+245-75-25", recipe="ours", effort="quick")
-    outcome = perform("tab2", tables.run_table, cell)
+    outcome = perform("tab2", tables.run, cell)
     assert outcome.error is None
     rows = json.loads(outcome.rows)
     assert [(row["asked"], row["seed"], row["reached"], row["paper"]) for row in rows] == [
@@ -143,7 +143,7 @@ def test_a_cell_of_several_sizes_has_rows_of_each(small):
 
 def test_the_authors_recipe_and_the_convolutional_network(small):
     cell = Cell.of("tab3", method="trimmed", sizes="8-17-53-19", recipe="paper", effort="quick")
-    (row,) = tables.run_table(cell)
+    (row,) = tables.run(cell)
     assert (row["reached"], row["exact"], row["paper"]) == ("8-17-53-19", True, 1.0)
     assert row["export_difference"] < 1e-5
     assert row["macs"] <= 576 * 25 * 8 + 64 * 25 * 8 * 17 + 53 * 19 + 190
@@ -244,14 +244,14 @@ def test_a_peer_that_is_not_there_is_said(small, monkeypatch):
     cell = Cell.of("tab1", method="torchao PAT", sizes="392-150-50", recipe="ours", effort="quick")
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torchao.prototype.pat", None)
-        rows = tables.run_table(cell)
+        rows = tables.run(cell)
     assert [row["error"] for row in rows] == [None, None]
     assert "pip install torchao" in rows[0]["skipped"]
     frame = pd.DataFrame([dict(cell.parameters) | row for row in rows] + line(asked="392-150-50", paper=1.6))
     (skipped,) = [row for row in verdicts.summary(frame) if row["method"] == "torchao PAT"]
     assert (skipped["seeds"], skipped["error"], skipped["exact"]) == (0, None, False)
     assert len(pictures.charts(frame)) == 2
-    assert len(pictures.figure(frame).axes[0].get_yticks()) == 1
+    assert len(pictures.figure(frame).axes[0].containers) == 1
     assert "Skipped: the peer torchao PAT needs torchao" in verdicts.judge_sizes(frame).measured
 
 
@@ -362,11 +362,13 @@ def test_charts_and_figures():
     curve = next(one for one in charts[1].lines if one["name"] == "L0 gates")
     assert curve == {"name": "L0 gates", "x": [1, 2, 3], "y": [9.0, 5.0, 1.5], "low": [9.0, 5.0, 1.5],
                      "high": [9.0, 5.0, 1.5]}  # fmt: skip
-    axes = pictures.figure(frame).axes[0]
-    assert len(axes.get_yticks()) == 13
+    (axes,) = pictures.figure(frame).axes
+    assert len(axes.containers) == 5  # trimmed by both recipes, two peers and gates
+    (published,) = [one for one in axes.lines if one.get_label() == "published error"]
+    assert published.get_ydata().tolist() == [1.7, 1.6, 1.4]
     beyond = pd.DataFrame(parts())
     assert len(pictures.charts(beyond)) == 6
-    picture = pictures.figure_of_parts(beyond)
+    picture = pictures.figure(beyond)
     assert [ax.get_title() for ax in picture.axes] == ["LeNet-300-100, MNIST", "LeNet-300-100, Fashion-MNIST"]
 
 
@@ -376,7 +378,7 @@ def test_the_figure_beyond_shows_every_method_and_keeps_the_anchors_apart():
     rows = [row | place for method in methods for row in line(method, errors=(1.5, 1.6))]
     rows += [row | place for row in line("group l1", errors=(88.0, 89.0), asked="49-19-7")]
     rows += [row | place | {"part": "anchors"} for row in line(errors=(1.5, 1.6), asked="97-71-33")]
-    picture = pictures.figure_of_parts(pd.DataFrame(rows))
+    picture = pictures.figure(pd.DataFrame(rows))
     (axes,) = picture.axes
     assert axes.get_yscale() == "log"  # a network that guesses does not hide the others
     names = [text.get_text() for text in picture.legends[0].get_texts()]
