@@ -94,7 +94,13 @@ def export(
       the groups include it as a slab.
     - **Residual sums**: a channel is removed if it is constant or unread in every branch; otherwise it stays,
       as zeros.
-    - **Attention heads** become smaller projections, **rows of an embedding** a smaller table with an index.
+    - **Blocks** (heads, queries and widths of attention, hidden units of a perceptron) become smaller in their
+      own class, which need not be traceable. Their modules and the ``config`` of a model of transformers get
+      the new numbers of heads and units, the config if all layers have the same. ``nn.MultiheadAttention``
+      becomes a :class:`trimreg.nn.layers.slim.SlimAttention`.
+    - **Recurrent layers** keep the same number of units in every layer and direction, and the layers that
+      read their output or last state read as many. An initial state that is given keeps all units.
+    - **Rows of an embedding** become a smaller table with an index.
     - A layer that is called twice, or whose weights are also used elsewhere, stays whole.
     - **Bayesian layers** become plain layers of the posterior mean, **L0 layers** plain layers times their
       gates.
@@ -116,7 +122,9 @@ def export(
         "trace" follows the network with ``torch.fx``. "dependency" uses the graph of the package
         torch-pruning, for models whose ``forward`` cannot be traced, and keeps the class of the model. It
         shrinks only channels that all coupled layers agree on, and cannot gather. "auto" uses "trace", and
-        "dependency" if tracing fails or if only "trace" would fail because of ``strict``.
+        "dependency" if tracing fails or if only "trace" would fail because of ``strict``. If all layers of
+        the penalty are blocks, "auto" keeps the class of models that cannot be traced or saved, and of
+        those with a ``config``, such as the models of transformers.
     strict : bool
         Whether to fail if a group cannot be removed because of an operation that is not known. If False, it
         stays, as zeros. Known operations may also keep groups, and the report says so: the network's output,
@@ -219,15 +227,16 @@ def _shrunk(
     blocks = shrink_blocks(masked, asked, inputs)
     rest = {name: wanted for name, wanted in asked.items() if name not in blocks.sizes}
     whole = blocks.model, tuple(blocks.sizes.values()), tuple(blocks.cuts)
-    if blocks.sizes and not rest and method == "auto" and hasattr(masked, "config"):
+    keeps_class = bool(blocks.sizes) and not rest and method == "auto"
+    if keeps_class and hasattr(masked, "config"):
         return whole
     try:
         model, others = _rest_shrunk(blocks.model, rest, inputs, method, strict)
     except TracingFailed:
-        if blocks.sizes and not rest and method == "auto":
+        if keeps_class:
             return whole
         raise
-    if blocks.sizes and not rest and method == "auto" and not can_be_saved(model):
+    if keeps_class and not can_be_saved(model):
         return whole
     sizes = blocks.sizes | {size.name: size for size in others}
     return model, tuple(sizes[name] for name in asked), None
@@ -240,9 +249,12 @@ def _rest_shrunk(
     if method != "dependency":
         try:
             first = _traced(masked, asked, inputs)
-        except TracingFailed:
-            if method == "trace" or not asked or any(w.groups.kind == "units" for w in asked.values()):
+        except TracingFailed as failure:
+            if method == "trace" or not asked:
                 raise
+            units = [name for name, wanted in asked.items() if wanted.groups.kind == "units"]
+            if units:
+                raise ExportError(f"layer {units[0]!r} can get smaller only by tracing: {failure}") from failure
         else:
             if method == "auto" and strict and first.refusals:
                 try:

@@ -19,8 +19,9 @@ from .layer_groups import LayerGroups, Slab
 #: Names of the layers that compute queries, keys and values, and of the layer that reads the heads.
 ATTENTIONS = (
     ("q_proj", "k_proj", "v_proj", "o_proj"), ("q_proj", "k_proj", "v_proj", "out_proj"),
-    ("query", "key", "value", "output.dense"), ("query", "key", "value", "dense"),
-    ("self.query", "self.key", "self.value", "output.dense"), ("query", "key", "value", "out"),
+    ("q_proj", "k_proj", "v_proj", "dense"), ("query", "key", "value", "output.dense"),
+    ("query", "key", "value", "dense"), ("query", "key", "value", "out"),
+    ("self.query", "self.key", "self.value", "output.dense"),
     ("attention.query", "attention.key", "attention.value", "output.dense"),
     ("q_lin", "k_lin", "v_lin", "out_lin"), ("to_q", "to_k", "to_v", "to_out.0"),
     ("qkv", "proj"), ("to_qkv", "to_out.0"), ("c_attn", "c_proj"), ("qkv_proj", "o_proj"), ("Wqkv", "Wo"),
@@ -129,7 +130,7 @@ class Attention:
     def _is_norm(self, name: str, size: int) -> bool:
         """Whether a parameter is that of a norm that does not see how many heads there are."""
         inputs = self.queries.owner.weight.shape[1 - row_axis(self.queries.owner)]
-        return "norm" in name and size in (self.width, *(() if name[0] in "qk" else (inputs,)))
+        return "norm" in name.lower() and size in (self.width, *(() if name[0] in "qk" else (inputs,)))
 
     def layers(self) -> tuple[nn.Module, ...]:
         """The layers that compute queries, keys and values."""
