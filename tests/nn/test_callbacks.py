@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from trimreg.nn import export
 from trimreg.nn.callbacks import Pruning, checked_fractions, is_of, optimizer_of
 from trimreg.nn.penalty.schedules import Ramp
 from trimreg.nn.penalty.trimmed_group_l1 import TrimmedGroupL1
@@ -303,12 +304,16 @@ quiet_transformers = pytest.mark.filterwarnings("ignore:::transformers", "ignore
 def test_a_resumed_trainer_is_one_without_a_break(tmp_path):
     from trimreg.nn.transformers import TrimmedPruning
 
-    whole, callback = tiny_bert(), TrimmedPruning(HF_KEEP, **WAY)
+    keep = {f"{LAYER}.attention": 1, f"{LAYER}.intermediate": 5}  # a head and hidden units
+    options = {"rank_by": "taylor", "h_schedule": Ramp(0, 8), "freeze_at": 8}
+    whole, callback = tiny_bert(), TrimmedPruning(keep, **options)
     train(whole, callback, tmp_path / "whole")
-    assert sizes(callback.penalty) == HF_KEEP
+    assert sizes(callback.penalty) == keep
+    small = export(whole, callback.penalty, sentences()[0]["input_ids"][None], repeats=0)
+    assert {layer.name: layer.physical for layer in small.report.layers} == keep
     assert int(callback.penalty.step) == 12
 
-    resumed, again = tiny_bert(), TrimmedPruning(HF_KEEP, **WAY)
+    resumed, again = tiny_bert(), TrimmedPruning(keep, **options)
     train(resumed, again, tmp_path / "resumed", resume=str(tmp_path / "whole" / "checkpoint-6"))
     assert int(again.penalty.step) == 12
     assert torch.equal(values(resumed), values(whole))

@@ -204,7 +204,12 @@ def test_a_page_opens_without_a_complaint_and_hostile_text_stays_text(browser, p
     browser.wait(f"document.querySelectorAll('.plot .cartesianlayer').length === {count}")
     assert browser.complaints() == []
     assert browser.run("window.hacked === undefined")
-    assert browser.run("document.querySelectorAll('img[onerror], main b, .plot a:not(.modebar-btn), main script').length") == 0
+    assert (
+        browser.run(
+            "document.querySelectorAll('img[onerror], main b, .plot a:not(.modebar-btn), main script').length"
+        )
+        == 0
+    )
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     shown = browser.run("document.querySelector('main').textContent")
     assert HOSTILE in shown

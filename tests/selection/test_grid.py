@@ -210,7 +210,9 @@ def brute_force(scores, hs, alphas, rule):
 
     top = best(cells)
     if rule == "1se":
-        least = mean[top] - error(scores[top]) - 1e-12  # a mean on the bound is in, however the error was rounded
+        least = (
+            mean[top] - error(scores[top]) - 1e-12
+        )  # a mean on the bound is in, however the error was rounded
         return sparsest([c for c in cells if mean[c] >= least])
     strongest = max(strength(alpha) for alpha in alphas)
     edge = [(i, j) for i, j in cells if hs[i] == min(hs) or strength(alphas[j]) == strongest]

@@ -116,7 +116,7 @@ def test_llama():
     assert relative_difference(small(TOKENS), again(TOKENS)) == 0
 
     model, groups = LlamaForCausalLM(config), {"model.layers.0.self_attn": "queries"}
-    penalty = TrimmedGroupL1(model, {"*self_attn": 1}, groups=groups)
+    penalty = TrimmedGroupL1(model, {"*self_attn": 1}, groups=groups, example_input=TOKENS)
     small = export(model, penalty, TOKENS, repeats=0).model
     penalty.finalize_()
     assert sizes_of(small.model.layers[0], "self_attn.q_proj", "self_attn.k_proj") == [(8, 16), (8, 16)]

@@ -94,7 +94,7 @@ def export(
       the groups include it as a slab.
     - **Residual sums**: a channel is removed if it is constant or unread in every branch; otherwise it stays,
       as zeros.
-    - **Blocks** (heads, queries and widths of attention, hidden units of a perceptron) become smaller in their
+    - **Blocks** (heads, queries, widths of attention, hidden units of a perceptron) become smaller in their
       own class, which need not be traceable. Their modules and the ``config`` of a model of transformers get
       the new numbers of heads and units, the config if all layers have the same. ``nn.MultiheadAttention``
       becomes a :class:`trimreg.nn.layers.slim.SlimAttention`.
@@ -254,7 +254,9 @@ def _rest_shrunk(
                 raise
             units = [name for name, wanted in asked.items() if wanted.groups.kind == "units"]
             if units:
-                raise ExportError(f"layer {units[0]!r} can get smaller only by tracing: {failure}") from failure
+                raise ExportError(
+                    f"layer {units[0]!r} can get smaller only by tracing: {failure}"
+                ) from failure
         else:
             if method == "auto" and strict and first.refusals:
                 try:

@@ -99,7 +99,9 @@ def resolve_layers(
         for name in layers
         if name in asked and counts_channels(layers[name], kind_of(name), example_input)
     }
-    coupling = None if example_input is None else couple(unwrapped(model), example_input)
+    # The groups of a block are complete, also in models that cannot be traced.
+    alone = all(isinstance(layers[name], nn.MultiheadAttention) or not is_layer(name) for name in asked)
+    coupling = None if example_input is None or alone else couple(unwrapped(model), example_input)
     joined = {}
     if coupling is not None and by_channel:
         exact = {name for name in by_channel if name in keep or layers[name] in keep}

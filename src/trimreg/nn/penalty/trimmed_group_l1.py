@@ -57,8 +57,9 @@ class TrimmedGroupL1(nn.Module):
     alpha : float or dict
         Strength of the penalty, for all layers or by layer. With infinity, the default, the penalty is hard:
         all groups but the h largest are zero after every step. Then let h fall slowly with ``h_schedule``.
-    groups : {"auto", "channels", "in", "out", "rows", "heads"}, callable or dict
-        As in :func:`trimreg.nn.layer_groups`; "channels" needs an ``example_input``.
+    groups : {"auto", "channels", "in", "out", "rows", "heads", "queries", "width", "units"}, callable or dict
+        As in :func:`trimreg.nn.layer_groups`; "channels" needs an ``example_input``. In each part of a
+        recurrent layer, and inside each head with "queries" and "width", the same number of groups stays.
     mode : {"exact", "bcd", "subgradient"}
         - "exact": the h largest groups are free, and the others take a proximal step,
           :math:`\theta_g \leftarrow (1 - lr\,\alpha / r_g)_+ \theta_g`. This is the proximal map of the
