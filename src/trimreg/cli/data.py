@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ import numpy as np
 
 from .. import losses
 from ..estimators.io import offset_in
+from ..estimators.survival import stratified
 from . import tables
-from .common import BadInput, check_choice
+from .common import BadInput, check_choice, refused_as_bad_input
 from .options import check_columns, similar
 from .tables import as_numbers, as_text, listed
 
@@ -27,17 +28,26 @@ class Data:
     """A table to fit."""
 
     frame: Any  # the columns to use, as in the file
-    y: np.ndarray  # numbers or classes; for Cox's model the columns time and event
+    y: np.ndarray  # numbers or classes; for Cox's model the columns that its loss takes
     loss: str
     notes: list[str]  # what was done to the table
     weights: np.ndarray | None = None
     offset: np.ndarray | None = None  # with the logarithms of exposures
+    subjects: np.ndarray | None = None  # whose rows stay together
+    strata: np.ndarray | None = None  # the labels of the strata that are numbered in y
 
     def rows(self, index: np.ndarray) -> Data:
-        weights = None if self.weights is None else self.weights[index]
-        offset = None if self.offset is None else self.offset[index]
         frame = self.frame.iloc[index].reset_index(drop=True)
-        return Data(frame, self.y[index], self.loss, self.notes, weights, offset)
+        names = ("weights", "offset", "subjects")
+        parts = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        parts = {name: part[index] for name, part in parts.items()}
+        return replace(self, frame=frame, y=self.y[index], **parts)
+
+    def target_and_strata(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The target and further arguments of ``fit``, with the strata by their labels."""
+        if self.strata is None:
+            return self.y, {}
+        return self.y[:, :3], {"strata": self.strata[self.y[:, 3].astype(int)]}
 
 
 def load(
@@ -46,6 +56,9 @@ def load(
     *,
     loss: str = "auto",
     event: str | None = None,
+    entry: str | None = None,
+    strata: str | None = None,
+    subject: str | None = None,
     drop: Sequence[str] = (),
     impute: str | None = None,
     weights: str | None = None,
@@ -56,9 +69,10 @@ def load(
     """Read a table and separate its target; :class:`BadInput` if the options do not fit it.
 
     ``loss="auto"`` is logistic if the target is text or booleans, and quadratic otherwise. ``event`` is the
-    column that is 1 if the target is the time of an event and 0 if it is censored. ``weights``,
-    ``offset``, ``exposure`` and ``index`` are columns of sample weights, of known parts of the predictor and
-    of the names of the rows; none is a feature.
+    column that is 1 if the target is the time of an event and 0 if it is censored; ``entry`` and ``strata``
+    are the times from which rows are at risk, and their strata. ``subject``, ``weights``, ``offset``,
+    ``exposure`` and ``index`` are columns of subjects with several rows, of sample weights, of known parts of
+    the predictor and of the names of the rows; none is a feature.
     """
     check_choice("--loss", loss, ["auto", *LOSSES])
     if impute is not None:
@@ -66,11 +80,13 @@ def load(
     if (loss == "cox") != (event is not None):
         needed = "--loss cox needs --event, the column that is 1 for an event and 0 for a censored time"
         raise BadInput(needed if loss == "cox" else "--event is for --loss cox; use both or neither")
+    if loss != "cox" and (entry, strata) != (None, None):
+        raise BadInput("--entry and --strata are for --loss cox")
     if exposure is not None and loss not in ("poisson", "gamma"):
         raise BadInput("--exposure is for --loss poisson and gamma; use --offset")
     given = {
-        "--target": target, "--event": event, "--weights": weights, "--offset": offset,
-        "--exposure": exposure, "--index": index,
+        "--target": target, "--event": event, "--entry": entry, "--strata": strata, "--subject": subject,
+        "--weights": weights, "--offset": offset, "--exposure": exposure, "--index": index,
     }  # fmt: skip
     given = {option: name for option, name in given.items() if name is not None}
     frame, notes = columns_of(tables.read_table(path), drop, keep=given.values())
@@ -86,10 +102,15 @@ def load(
         raise BadInput(f"{path} has no column beside {listed(targets)}; add some to predict from")
     frame, more = without_missing(frame, targets, impute)
     loss, hints = _loss_for(frame[target], loss)
-    y = target_of(frame[target], loss, None if event is None else frame[event])
+    y = target_of(frame, loss, target, event, entry)
+    labels = None
+    if strata is not None:
+        with refused_as_bad_input():
+            y, labels = stratified(y, frame[strata].to_numpy())
+    subjects = None if subject is None else frame[subject].to_numpy()
     d = None if weights is None else _weights(frame[weights])
     known = offset_in(frame, offset, exposure)
-    return Data(frame.drop(columns=targets), y, loss, notes + more + hints, d, known)
+    return Data(frame.drop(columns=targets), y, loss, notes + more + hints, d, known, subjects, labels)
 
 
 def _weights(values):
@@ -149,8 +170,11 @@ def _loss_for(values, loss):
     return loss, []
 
 
-def target_of(values: Any, loss: str, event: Any = None) -> np.ndarray:
+def target_of(
+    frame: Any, loss: str, target: str, event: str | None = None, entry: str | None = None
+) -> np.ndarray:
     """The target in the form that the loss takes: numbers, classes, or times and events."""
+    values = frame[target]
     if loss == "logistic":
         return _classes(values)
     numbers = as_numbers(values).to_numpy()
@@ -162,12 +186,21 @@ def target_of(values: Any, loss: str, event: Any = None) -> np.ndarray:
             )
     if loss != "cox":
         return numbers
-    happened = as_numbers(event).to_numpy()
-    if not np.isin(happened, (0.0, 1.0)).all() or (numbers < 0).any():
+    happened = as_numbers(frame[event]).to_numpy()
+    if not np.isin(happened, (0.0, 1.0)).all() or ((numbers < 0).any() and entry is None):
         raise BadInput("--loss cox needs times >= 0 in --target, and 0 or 1 in --event")
     if not happened.any():
-        raise BadInput(f"no row has an event: {event.name!r} is always 0; give another column")
-    return np.column_stack([numbers, happened])
+        raise BadInput(f"no row has an event: {event!r} is always 0; give another column")
+    if entry is None:
+        return np.column_stack([numbers, happened])
+    start = as_numbers(frame[entry]).to_numpy()
+    if not (start < numbers).all():
+        bad = int(np.argmin(start < numbers))
+        raise BadInput(
+            f"--entry needs times below those of --target; {entry!r} is {start[bad]:g} where {target!r} is "
+            f"{numbers[bad]:g}"
+        )
+    return np.column_stack([start, numbers, happened])
 
 
 def _classes(values):

@@ -35,6 +35,15 @@ def fit(
     ] = None,
     loss: options.Loss = "auto",
     event: options.Event = None,
+    entry: options.Entry = None,
+    strata: options.Strata = None,
+    subject: Annotated[
+        str | None,
+        typer.Option(
+            help="A column: rows with the same value stay together in folds and in the test set.",
+            metavar="COLUMN",
+        ),
+    ] = None,
     criterion: Annotated[
         str, typer.Option(help="How auto chooses: cv (cross-validation), aic, bic, ebic or gic.")
     ] = "cv",
@@ -92,6 +101,7 @@ def fit(
       trimreg fit patients.csv --target ill --loss logistic --rule 1se --json model.json
       trimreg fit visits.parquet --target count --loss poisson --drop id --impute median
       trimreg fit trial.csv --target months --loss cox --event died --h 5
+      trimreg fit visits.csv --target end --entry start --loss cox --event died --subject id --strata site
       trimreg fit houses.csv --target price --report model.html
       trimreg fit houses.csv --target price --h 5 --certify 60
 
@@ -114,8 +124,8 @@ def fit(
         from .data import load
 
         table = load(
-            data, target, loss=loss, event=event, drop=drop or (), impute=impute, weights=weights,
-            offset=offset, exposure=exposure, index=index,
+            data, target, loss=loss, event=event, entry=entry, strata=strata, subject=subject,
+            drop=drop or (), impute=impute, weights=weights, offset=offset, exposure=exposure, index=index,
         )  # fmt: skip
         if certify is not None and table.offset is not None:
             raise BadInput("--certify is for fits without --offset and --exposure")
@@ -128,17 +138,28 @@ def fit(
         model = models.build(
             table.loss, h, alpha, l2, criterion=criterion, rule=rule,
             folds=folds, seed=seed, jobs=jobs, groups=recipe.groups if group_categories else None,
-            standardize=standardize, positive=positive, effort=effort,
+            standardize=standardize, positive=positive, effort=effort, subjects=train.subjects is not None,
         )  # fmt: skip
         options.tell(notes)
+        y, more = train.target_and_strata()
+        if hasattr(model, "cv") and train.subjects is not None:
+            more["cv_groups"] = train.subjects
         with common.refused_as_bad_input():
-            model.fit(X, train.y, train.weights, offset=train.offset)
+            model.fit(X, y, train.weights, offset=train.offset, **more)
 
         facts = {
             "file": data.name, "rows": n, "test_rows": 0 if test is None else len(test.frame),
             "features": X.shape[1], "seed": seed, "notes": notes,
         }  # fmt: skip
-        columns = {"target": target, "event": event, "offset": offset, "exposure": exposure, "index": index}
+        columns = {
+            "target": target,
+            "event": event,
+            "entry": entry,
+            "strata": strata,
+            "offset": offset,
+            "exposure": exposure,
+            "index": index,
+        }
         content = content_of(model, recipe, **columns, data=facts)
         content["metrics"] = metrics = _metrics(SavedModel.of(content), model, train, test)
         content["certificate"] |= models.checks(model, X, train)
@@ -176,10 +197,14 @@ def _split(data, test_size, seed):
     if not test_size:
         return data, None
     import numpy as np
-    from sklearn.model_selection import train_test_split
+    from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
     rows = np.arange(len(data.frame))
     try:
+        if data.subjects is not None:
+            shuffled = GroupShuffleSplit(1, test_size=test_size, random_state=seed)
+            train, test = next(shuffled.split(rows, groups=data.subjects))
+            return data.rows(train), data.rows(test)
         train, test = train_test_split(
             rows, test_size=test_size, random_state=seed, stratify=data.y if data.loss == "logistic" else None
         )

@@ -14,7 +14,11 @@ _PLAIN = {
     "huber": "TrimmedHuberRegressor",
     "cox": "TrimmedCoxRegressor",
 }
-_CHOOSING = {"quadratic": "TrimmedLassoCV", "logistic": "TrimmedLogisticRegressionCV"}
+_CHOOSING = {
+    "quadratic": "TrimmedLassoCV",
+    "logistic": "TrimmedLogisticRegressionCV",
+    "cox": "TrimmedCoxRegressorCV",
+}
 
 
 def build(
@@ -28,13 +32,15 @@ def build(
     criterion: str = "cv",
     seed: int = 0,
     jobs: int | None = None,
+    subjects: bool = False,
     **options: Any,
 ) -> Any:
     """The estimator for a loss; if h, alpha or l2 is ``"auto"``, the one that chooses it.
 
     With ``l2=None`` the estimator's default is taken.
 
-    Folds are shuffled, because the rows of a file are often sorted.
+    Folds are shuffled, because the rows of a file are often sorted. With ``subjects`` they keep groups
+    together.
     """
     from .. import estimators, selection
     from ..penalties import TrimmedL1
@@ -45,9 +51,14 @@ def build(
             return getattr(estimators, _PLAIN[loss])(h=h, **options)
         penalty = TrimmedL1(h, groups=options.pop("groups", None))
         return estimators.MEstimator(loss=loss, penalty=penalty, **options)
-    from sklearn.model_selection import KFold, StratifiedKFold
+    from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
-    splitter = StratifiedKFold if loss == "logistic" else KFold
+    shuffled = {"shuffle": True, "random_state": seed}
+    balanced = loss in ("logistic", "cox")
+    if subjects:
+        cv = StratifiedGroupKFold(folds, **shuffled) if balanced else GroupKFold(folds)
+    else:
+        cv = (StratifiedKFold if balanced else KFold)(folds, **shuffled)
     kind = getattr(selection, _CHOOSING.get(loss, "MEstimatorCV"))
     if loss not in _CHOOSING:
         options["loss"] = loss
@@ -56,7 +67,7 @@ def build(
     return kind(
         hs="auto" if h == "auto" else [h],
         alphas=alpha if isinstance(alpha, str) else [alpha],
-        cv=splitter(folds, shuffle=True, random_state=seed),
+        cv=cv,
         rule=rule,
         criterion=criterion,
         n_jobs=jobs,

@@ -25,6 +25,17 @@ Loss = Annotated[
 Event = Annotated[
     str | None, typer.Option(help="For --loss cox: the column that is 1 for an event, 0 if censored.")
 ]
+Entry = Annotated[
+    str | None,
+    typer.Option(
+        help="For --loss cox: the column with the time from which a row is at risk; --target is the end.",
+        metavar="COLUMN",
+    ),
+]
+Strata = Annotated[
+    str | None,
+    typer.Option(help="For --loss cox: a column; each value has a baseline of its own.", metavar="COLUMN"),
+]
 Weights = Annotated[
     str | None,
     typer.Option(help="A column of sample weights; a weight of 2 counts as two rows.", metavar="COLUMN"),

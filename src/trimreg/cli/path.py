@@ -27,6 +27,8 @@ def path(
     ] = "exact",
     loss: options.Loss = "auto",
     event: options.Event = None,
+    entry: options.Entry = None,
+    strata: options.Strata = None,
     weights: options.Weights = None,
     offset: options.Offset = None,
     exposure: options.Exposure = None,
@@ -64,8 +66,8 @@ def path(
         from .data import load
 
         table = load(
-            data, target, loss=loss, event=event, drop=drop or (), impute=impute, weights=weights,
-            offset=offset, exposure=exposure,
+            data, target, loss=loss, event=event, entry=entry, strata=strata, drop=drop or (),
+            impute=impute, weights=weights, offset=offset, exposure=exposure,
         )  # fmt: skip
         recipe, X, notes = options.learned(table, impute, categorical or ())
         groups = recipe.groups if group_categories else None

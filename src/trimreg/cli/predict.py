@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import options
-from .common import check_outputs, exit_codes, note, say, write_text
+from .common import BadInput, check_outputs, exit_codes, note, refused_as_bad_input, say, write_text
 
 
 def predict(
@@ -24,18 +24,26 @@ def predict(
             help="A column to copy to the predictions; by default that of the fit.", metavar="COLUMN"
         ),
     ] = None,
+    survival: Annotated[
+        str | None,
+        typer.Option(
+            help="For Cox's model: also the probability of surviving beyond these times, such as 12,24.",
+            metavar="TIMES",
+        ),
+    ] = None,
 ) -> None:
     """Predict the rows of a table with a model written by trimreg fit --json.
 
-    The table needs the columns that are in the model, and those of --offset and --exposure of the fit. If it
-    also has the target, scores are printed on standard error. Classes come with their probabilities, and rows
-    with their names if the fit had --index. Text that a spreadsheet would take for a formula (it starts with
-    = + - or @) gets an apostrophe.
+    The table needs the columns that are in the model, and those of --offset and --exposure of the fit (for
+    --survival also of --strata). If it has the target, scores are printed on standard error. Classes come
+    with their probabilities, and rows with their names if the fit had --index. Text that a spreadsheet would
+    take for a formula (it starts with = + - or @) gets an apostrophe.
 
     \b
     Examples:
       trimreg predict model.json new.csv
       trimreg predict model.json new.parquet --out predictions.csv
+      trimreg predict cox.json new.csv --survival 12,24
 
     Exit status: 0 if all went well, 2 for bad input, 130 if interrupted.
     """
@@ -49,8 +57,11 @@ def predict(
         eta, notes = saved.predictor(frame)
         eta = eta + saved.offset(frame)
         options.tell(notes)
-        _print_scores(saved, frame, eta)
         columns = saved.table(eta)
+        if survival is not None:
+            with refused_as_bad_input():
+                columns |= _curves(saved, frame, survival)
+        _print_scores(saved, frame, eta)
         if index is not None:
             options.check_columns("--index", [index], frame)
         index = saved.content.get("index") if index is None else index
@@ -63,21 +74,35 @@ def predict(
             write_text(out, text)
 
 
+def _curves(saved, frame, text):
+    """A column of survival probabilities for each time in the text."""
+    try:
+        times = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise BadInput(f"--survival must be times separated by commas, such as 12,24; got {text!r}") from None
+    columns = saved.predict_survival_function(frame, times).T
+    return {f"survival={time:g}": column for time, column in zip(times, columns, strict=True)}
+
+
 def _print_scores(saved, frame, eta):
     """Print scores, if the rows have a target that can be scored."""
     import numpy as np
 
+    from ..estimators.survival import stratified
     from .data import target_of
     from .models import in_words, scores
 
-    targets = [saved.target] if saved.event is None else [saved.target, saved.event]
-    if not all(name in frame for name in targets):
+    entry, strata = saved.content.get("entry"), saved.content.get("strata")
+    targets = [name for name in (saved.target, saved.event, entry, strata) if name is not None]
+    if saved.target is None or not all(name in frame for name in targets):
         return
     known = (~frame[targets].isna().any(axis=1)).to_numpy()
     if known.sum() < 2:
         return
     rows = frame[known]
-    y = target_of(rows[saved.target], saved.loss, None if saved.event is None else rows[saved.event])
+    y = target_of(rows, saved.loss, saved.target, saved.event, entry)
+    if strata is not None:
+        y = stratified(y, rows[strata].to_numpy(), fitting=False)[0]
     if saved.classes is not None and not np.isin(y, saved.classes).all():
         note(f"the target {saved.target!r} has classes unknown to the fit; no scores")
         return

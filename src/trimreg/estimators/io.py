@@ -1,9 +1,10 @@
 """Fitted models in JSON files that any version of the library, or any other program, can read.
 
-The entries of a file: ``estimator``, ``loss``, ``target``, ``event``, ``index``, ``classes``, ``h``, ``l2``,
-``alpha`` (the number) and ``alpha_setting`` (as asked for), ``intercept``, ``coefficients`` (by feature, in
-the units of the data; with several outputs by output and feature), ``support``, ``features``, ``columns``
-(how columns of a table become features), ``metrics``, ``certificate``, ``data``,
+The entries of a file: ``estimator``, ``loss``, ``target``, ``event``, ``entry``, ``strata``, ``index``,
+``classes``, ``h``, ``l2``, ``alpha`` (the number) and ``alpha_setting`` (as asked for), ``intercept``,
+``coefficients`` (by feature, in the units of the data; with several outputs by output and feature),
+``baseline`` (of a Cox model: for each stratum its ``times`` and ``log_cumulative_hazard``), ``support``,
+``features``, ``columns`` (how columns of a table become features), ``metrics``, ``certificate``, ``data``,
 ``checksum`` (delete it if you change a file).
 """
 
@@ -23,6 +24,7 @@ from .._files import BadInput, write_atomically
 from ..losses import LOSSES, get_loss
 from .columns import Column, Recipe, as_numbers
 from .summary import plain
+from .survival import curves, stratum_codes
 
 FORMAT, FORMAT_VERSION = "trimreg model", 1
 _WRITTEN = "give one written by trimreg.save or trimreg fit --json"
@@ -100,7 +102,7 @@ def _checksum(content: dict) -> str:
 def _check(model: SavedModel) -> None:
     """ValueError unless the entries of a file can predict; someone may have changed them."""
     _need(isinstance(model.loss, str) and model.loss in LOSSES, "loss", f"one of {sorted(LOSSES)}")
-    kinds = ("target", "event", "offset", "exposure", "index")
+    kinds = ("target", "event", "entry", "strata", "offset", "exposure", "index")
     names = [model.content.get(kind) for kind in kinds]
     _need(all(name is None or isinstance(name, str) for name in names), f"{', '.join(kinds)}", "text")
     classes = model.classes
@@ -113,6 +115,10 @@ def _check(model: SavedModel) -> None:
     _need(model.coef.shape == shape and np.isfinite(model.coef).all(), "coefficients", "finite numbers")
     fits = model.intercept.shape in ((), outputs) and np.isfinite(model.intercept).all()
     _need(fits, "intercept", "finite, one per output")
+    for part in model.content.get("baseline", []):
+        times, logs = (np.array(part[name], dtype=float) for name in _CURVE)
+        fits = times.ndim == 1 and times.shape == logs.shape and bool(np.isfinite(times + logs).all())
+        _need(fits and bool((np.diff(times) > 0).all()), "baseline", "finite numbers at rising times")
     _need(len(set(model.recipe.features)) == len(model.recipe.features), "columns", "of different names")
     for column in model.recipe.columns:
         number = column.levels is None
@@ -212,6 +218,32 @@ class SavedModel:
         eta = self.predictor(X)[0] + (self.offset(X) if hasattr(X, "columns") else 0.0)
         return np.asarray(next(iter(self.table(eta).values())))
 
+    def predict_survival_function(self, X: Any, times: Any = None, strata: Any = None) -> np.ndarray:
+        """The probabilities of surviving beyond times, of shape (n_samples, n_times), with Cox's model.
+
+        As :meth:`trimreg.TrimmedCoxRegressor.predict_survival_function`. A data frame needs the column of the
+        strata that was used to fit, unless ``strata`` are given.
+        """
+        baseline = self.content.get("baseline")
+        if baseline is None:
+            raise ValueError(
+                f"the file of this model ({self.loss}) has no baseline hazard; save a TrimmedCoxRegressor"
+            )
+        eta, column = self.predictor(X)[0], self.content.get("strata")
+        if hasattr(X, "columns"):
+            eta = eta + self.offset(X)
+            strata = X[column].to_numpy() if strata is None and column in X else strata
+        labels = np.array([part["stratum"] for part in baseline], dtype=object)
+        codes = None if labels[0] is None else stratum_codes(strata, labels, len(eta))
+        parts = {
+            None if codes is None else k: tuple(np.array(part[name], dtype=float) for name in _CURVE)
+            for k, part in enumerate(baseline)
+        }
+        return np.exp(-curves(parts, codes, eta, times))
+
+
+_CURVE = ("times", "log_cumulative_hazard")
+
 
 def offset_in(frame: Any, offset: str | None, exposure: str | None) -> np.ndarray | None:
     """The offsets in two columns of a data frame, the logarithm of the second one; None without either."""
@@ -256,6 +288,8 @@ def content_of(model: Any, recipe: Recipe | None = None, **more: Any) -> dict:
     labels = range(len(coef)) if classes is None else classes
     rows = [dict(zip(recipe.features, row, strict=True)) for row in np.atleast_2d(coef).tolist()]
     result = model.result_
+    if hasattr(model, "_baseline"):
+        more = {"baseline": _baseline_of(model)} | more
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -286,6 +320,19 @@ def content_of(model: Any, recipe: Recipe | None = None, **more: Any) -> dict:
         },
         "data": {},
     } | more
+
+
+def _baseline_of(model: Any) -> list[dict]:
+    """The baseline of every stratum of a Cox model, in plain numbers."""
+    labels = [None] if model.strata_ is None else model.strata_.tolist()
+    parts = [
+        model._baseline.get(None if label is None else k, (np.empty(0),) * 2)
+        for k, label in enumerate(labels)
+    ]
+    return [
+        {"stratum": label} | {name: part.tolist() for name, part in zip(_CURVE, two, strict=True)}
+        for label, two in zip(labels, parts, strict=True)
+    ]
 
 
 def json_text(content: dict) -> str:

@@ -124,8 +124,11 @@ def stratum_codes(strata: Any, labels: np.ndarray, n: int) -> np.ndarray:
 def curves(baseline: dict, codes: np.ndarray | None, eta: np.ndarray, times: Any) -> np.ndarray:
     r"""Cumulative hazards :math:`\Lambda_0(t) e^\eta` of shape (n_samples, n_times).
 
-    ``baseline`` has the event times of each stratum and the logarithms of its cumulative hazard there.
+    ``baseline`` has the event times of each stratum and the logarithms of its cumulative hazard there. By
+    default the times are all event times.
     """
+    if times is None:
+        times = np.unique(np.concatenate([at for at, _ in baseline.values()]))
     times = np.atleast_1d(check_real("times", times))
     times = check_vector("times", times, times.size, "time")
     logs = np.empty((eta.size, times.size))

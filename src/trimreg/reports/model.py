@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..diagnostics import best_swap, is_local_minimum, stationarity
+from ..estimators.survival import curves
 from ..losses import get_loss
 from ..penalties import TrimmedL1
 from . import pages
@@ -17,6 +18,7 @@ from .charts import Chart, bar_json, chart_json, heat_json
 
 _BARS = 30  # coefficients in the chart
 _PATHS = 12  # paths in the chart
+_TIMES, _CURVES = 200, 6  # of survival curves
 _LOSSES = {"cox": "Cox", "poisson": "Poisson", "gamma": "Gamma", "huber": "Huber"}
 _ALPHAS = 6  # alphas up to which each has a line of scores
 
@@ -86,6 +88,7 @@ def write_model_report(
     if title is None:
         title = f"{what} of {target}" if target else what
     groups = {"choice": score_charts(model), "coefficients": _coefficient_charts(summary)}
+    groups["survival"] = survival_charts(model, X)
     groups["path"] = path_charts(model, path)
     groups["bounds"] = [] if certificate is None else [bound_chart(certificate)]
     charts: list[dict] = []
@@ -246,6 +249,30 @@ def _network(model):
         return pages.svg_image(network_figure(model))
     except ImportError:
         return None
+
+
+def survival_charts(model: Any, X: Any) -> list[dict]:
+    """Survival curves of a Cox model at three risks of the samples, or at the median risk in a few strata."""
+    if X is None or not hasattr(model, "_baseline"):
+        return []
+    eta = np.asarray(model.predict(X), dtype=float)
+    times = np.unique(np.concatenate([at for at, _ in model._baseline.values()]))
+    if times.size > _TIMES:
+        times = times[np.linspace(0, times.size - 1, _TIMES).round().astype(int)]
+    if model.strata_ is None:
+        names, codes = ["low risk (10 %)", "median risk", "high risk (90 %)"], None
+        eta = np.quantile(eta, [0.1, 0.5, 0.9])
+    else:
+        names = [str(label) for label in model.strata_[:_CURVES]]
+        codes, eta = np.arange(len(names)), np.full(len(names), np.median(eta))
+    survival = np.exp(-curves(model._baseline, codes, eta, times))
+    corners = np.append(min(0.0, times[0]), np.repeat(times, 2))  # the curves are steps
+    lines = [
+        {"name": name, "x": corners, "y": np.append([1.0, 1.0], np.repeat(curve, 2)[:-1])}
+        for name, curve in zip(names, survival, strict=True)
+    ]
+    of = "" if codes is None else f" at the median risk ({len(names)} of {model.strata_.size} strata)"
+    return [chart_json(Chart(f"Survival{of}", "time", "probability of no event until then", lines))]
 
 
 def bound_chart(certificate: Any) -> dict:

@@ -223,8 +223,6 @@ class TrimmedCoxRegressor(TrimmedEstimator):
             codes = stratum_codes(strata, self.strata_, eta.size)
         elif strata is not None:
             raise ValueError("strata must be None: the fit had none")
-        if times is None:
-            times = np.unique(np.concatenate([at for at, _ in self._baseline.values()]))
         return curves(self._baseline, codes, eta, times)
 
     def predict_survival_function(
