@@ -251,7 +251,7 @@ def _rest_shrunk(
             first = _traced(masked, asked, inputs)
         except TracingFailed as failure:
             if method == "trace" or not asked:
-                raise
+                raise TracingFailed(f"{failure}, or use method='dependency'") from failure
             units = [name for name, wanted in asked.items() if wanted.groups.kind == "units"]
             if units:
                 raise ExportError(

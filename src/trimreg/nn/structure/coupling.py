@@ -35,7 +35,7 @@ from ..layers.slim import Plane
 from .catalog import BATCH_NORMS, CONVOLUTIONS, LINEAR, TRANSPOSED
 from .cost import macs, parameters
 from .flow import Flow
-from .tracing import checked_inputs, faithful_trace, moved, outputs_of, tensors_in
+from .tracing import TracingFailed, checked_inputs, faithful_trace, moved, outputs_of, tensors_in
 
 IRREGULAR = "its channels, which are not in order in all layers that they are coupled with"
 OUTPUT = "the network's output"
@@ -187,8 +187,14 @@ def couple(model: nn.Module, example_input: Any) -> Coupling:
         moved(inputs, "cpu", torch.float32 if halves else None),
     )
     outputs_of(network, inputs)
+    try:
+        traced = faithful_trace(network, inputs)
+    except TracingFailed as failure:
+        raise TracingFailed(
+            f"{failure}, or leave out example_input: the channels are not coupled then"
+        ) from failure
     tensors = [tensor for tensor in tensors_in(inputs) if tensor.dim()]
-    found = _Channels(Flow(faithful_trace(network, inputs), solve=False), len(tensors[0]) if tensors else 1)
+    found = _Channels(Flow(traced, solve=False), len(tensors[0]) if tensors else 1)
     spaces = found.spaces()
     coupling = Coupling(spaces, found.shapes(spaces), found.reasons())
     rest = parameters(network) - coupling.parameters({}), macs(network, inputs) - coupling.macs({})

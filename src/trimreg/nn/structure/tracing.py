@@ -47,7 +47,7 @@ def trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
     except Exception as failure:
         raise TracingFailed(
             f"{type(model).__name__}.forward cannot be traced by torch.fx ({first_line(failure)}); write "
-            "it without branches on values, or use method='dependency'"
+            "it without branches on values"
         ) from failure
     return traced
 
@@ -64,7 +64,7 @@ def faithful_trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
         raise TracingFailed(
             f"the graph that torch.fx makes of {type(model).__name__}.forward gives other outputs (by "
             f"{found:.1e} relative); write it without steps that change a tensor in place under a second "
-            "name (k = h; k += 1), or use method='dependency'"
+            "name (k = h; k += 1)"
         )
     return traced
 
