@@ -8,6 +8,7 @@ import pytest
 from trimreg_reproduction.networks.training import recipes
 from trimreg_reproduction.networks.training.architectures import LAYERS, format_size, macs, parse_size
 from trimreg_reproduction.networks.training.recipes import (
+    OURS,
     PAPER,
     Recipe,
     for_method,
@@ -101,6 +102,11 @@ def test_methods_change_how_to_shrink_and_nothing_else():
     assert (cut.criterion, cut.alpha, cut.mode) == ("norm", math.inf, "exact")
     assert learning_rates(cut, 60) == learning_rates(BASE, 60)
     assert for_method(PAPER, "magnitude", "LeNet-5").freeze_at == 0.45
+    for method in ("gradual magnitude", "soft"):
+        assert for_method(OURS, method, "LeNet-5") == OURS.change(criterion="norm")
+    assert for_method(OURS, "bcd", "LeNet-5") == OURS.change(criterion="norm", mode="bcd")
+    once = for_method(OURS, "once, taylor", "LeNet-5")
+    assert once == for_method(OURS, "magnitude", "LeNet-5").change(criterion="taylor")
     prices = {"l0_lambda": (1.0, 2.0, 3.0, 4.0), "l0_lambda_separate": (5.0, 6.0, 7.0, 8.0)}
     gates = for_method(BASE.change(**prices), "l0 separate", "LeNet-300-100")
     assert (gates.form, gates.kl, gates.l0_lambda) == ("l0", "none", (5.0, 6.0, 7.0))

@@ -16,12 +16,14 @@ from trimreg_reproduction.networks.training import trial as trials
 from trimreg_reproduction.networks.training.architectures import layers_of
 from trimreg_reproduction.networks.training.data import load_splits
 from trimreg_reproduction.networks.training.loop import (
+    Lessons,
     Split,
     Trainer,
     compiled,
     make_optimizer,
     matmul_precision,
     steps_per_epoch,
+    sum_of_lessons,
     sum_of_losses,
     wrong_answers,
 )
@@ -62,6 +64,18 @@ def test_the_loss_is_the_sum_of_the_replicas_losses():
     smooth = Recipe(label_smoothing=0.1)
     alone = sum(functional.cross_entropy(one, labels, label_smoothing=0.1) for one in logits)
     torch.testing.assert_close(sum_of_losses(logits, labels, smooth), alone)
+
+
+def test_pupils_learn_from_the_mean_logits_of_teachers_which_learn_from_labels():
+    torch.manual_seed(0)
+    logits, labels = torch.randn(4, 8, 10, requires_grad=True), torch.randint(0, 10, (8,))
+    lessons = Lessons(torch.tensor([0.7, 0.0, 0.0, 0.0]), torch.tensor([3.0, 2.0, 1.0, 1.0]), 2)
+    alone = sum_of_losses(logits[1:], labels, Recipe()) + 0.3 * functional.cross_entropy(logits[0], labels)
+    taught = functional.softmax(logits[2:].detach().mean(0) / 3.0, -1)
+    by_hand = alone + 0.7 * 9.0 * functional.cross_entropy(logits[0] / 3.0, taught)
+    answer = sum_of_lessons(logits, labels, lessons)
+    torch.testing.assert_close(answer, by_hand)
+    torch.testing.assert_close(*(torch.autograd.grad(one, logits)[0] for one in (answer, by_hand)))
 
 
 def test_answers_do_not_depend_on_the_batch(split):
@@ -223,7 +237,8 @@ class Waiting(TorchDispatchMode):
     ("method", "changes"),
     [
         ("dense", {"input_dropout": 0.1}),
-        ("trimmed", {"alpha": 20.0, "form": "plain"}),
+        ("soft", {"form": "plain"}),
+        ("bcd", {"form": "plain"}),
         ("trimmed", {"criterion": "taylor"}),
         ("trimmed", {"mode": "subgradient", "alpha": 1e-4, "masked_forward": True, "freeze_at": None}),
         ("magnitude", {}),
@@ -238,8 +253,10 @@ def test_a_step_never_waits_for_the_device(split, monkeypatch, method, changes):
     recipe = for_method(Recipe(batch=20, label_smoothing=0.1).change(**changes), method, MLP)
     trial = short_trial(method=method, recipe=recipe)
     model = build(MLP, trial.seeds, recipe)
-    pruner = trials.make_pruner(trial, recipe, model, 100, 360, (0.1, 0.2) if method == "group l1" else None)
-    trainer = Trainer(model, split, recipe, pruner)
+    strengths = (0.1, 0.2) if method in ("soft", "bcd", "group l1") else None
+    pruner = trials.make_pruner(trial, recipe, model, 100, 360, strengths)
+    lessons = Lessons(torch.tensor([0.5, 0.0]), torch.tensor([2.0, 1.0]), 1) if method == "soft" else None
+    trainer = Trainer(model, split, recipe, pruner, lessons)
     trainer.step()
     with Waiting() as waiting:
         trainer.step()
