@@ -27,8 +27,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from torch import fx, nn
 
 from ..layers.slim import Plane
@@ -231,6 +229,9 @@ class _Channels:
 
     def _joined(self, total: int) -> np.ndarray:
         """The channel of every entry: the connected components of the links, and of blocks."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
         pairs = [(np.empty(0, int), np.empty(0, int))]
         for link in self.flow.links:
             sources, targets = self._entries(link.source), self._entries(link.target)[link.index.numpy()]
