@@ -284,10 +284,11 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
     problem, penalty = inner.problem, inner.problem.penalty
     exact = problem.alpha >= problem.exact_threshold()
     undetermined = penalty.n_free >= np.count_nonzero(problem.d) and not problem.ridge.any()
-    searchable = problem.bounds is None and effort.search and penalty.n_free > 0 and not undetermined
-    rivals = _RIVALS if exact and theta0 is None else ()
+    searchable = effort.search and penalty.n_free > 0 and not undetermined
+    bounded = problem.bounds is not None
+    rivals = (_BOUNDED_RIVALS if bounded else _RIVALS) if exact and theta0 is None else ()
     if exact and searchable and theta0 is None and problem.near:
-        search = grown_start(inner)
+        search = BoundedSubset.of(inner, None) if bounded else grown_start(inner)
     else:
         if theta0 is None:
             theta, gradient, _ = yield from default_start(inner, effort)
@@ -295,7 +296,7 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
             theta, gradient = theta0, problem.gradient(theta0)
         weights = problem.weights(theta, gradient)
         free = problem.free_set(theta, gradient)
-        if undetermined and problem.bounds is None:
+        if undetermined and not bounded:
             nothing = 1e-12 * problem.loss_value(problem.origin())
             for step in _interpolate(inner, norms, free):  # no fit is better than a perfect one
                 yield replace(step, swap_optimal=True if step.objective <= nothing else None)
@@ -306,13 +307,14 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
             for step in _majorize_minimize(inner, theta, weights):  # h = 0 has nothing to swap
                 yield replace(step, swap_optimal=True if step.converged and penalty.n_free == 0 else None)
             return
-        search = SubsetSearch(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
+        search = _subset_search(inner, free) if exact else SoftSearch(inner, theta, free, gradient)
     yield _step_at(search)
     yield from _search(search, rng, effort, rivals)
-    doubtful = exact and effort.subset_kicks and problem.near and supports_are_hard(inner, _DOUBTFUL)
+    near = problem.near and not bounded
+    doubtful = exact and effort.subset_kicks and near and supports_are_hard(inner, _DOUBTFUL)
     if effort.rivals or doubtful or supports_are_hard(inner):
         search, found = yield from _challenged(search, rng, effort)
-        if exact and theta0 is None:
+        if exact and theta0 is None and not bounded:
             yield from _compare_with_grown(search, rng, effort)
         if doubtful and found:
             yield from _crossed(search, found, rng, effort)
@@ -323,6 +325,21 @@ def _trimmed_quadratic(inner, norms, theta0, rng, effort):
 
 
 _RIVALS = (lasso_among, SubsetSearch.regrow)  # starts of a best subset among few columns
+
+
+def _from_lasso(search):
+    """Move a search within bounds to the free set of a weighted lasso."""
+    inner = search.inner
+    theta, gradient, *_ = lasso_start(inner.at(start_alpha(inner)), 1e-3)
+    search.move_to(inner.problem.free_set(theta, gradient))
+    search.descend()
+
+
+_BOUNDED_RIVALS = (_from_lasso,)
+
+
+def _subset_search(inner, free):
+    return (SubsetSearch if inner.problem.bounds is None else BoundedSubset.of)(inner, free)
 
 
 def _search(search, rng, effort, rivals=()):
@@ -371,7 +388,7 @@ def _challenged(search, rng, effort):
         return search, []
     if effort.rivals and not exact:
         theta, gradient, *_ = lasso_start(inner.at(start_alpha(inner)), 1e-3)
-        rival = SubsetSearch(inner, inner.problem.free_set(theta, gradient))
+        rival = _subset_search(inner, inner.problem.free_set(theta, gradient))
         for _ in _search(rival, rng, effort):
             yield _step_at(search)  # a run that is stopped here returns the incumbent
         rival = SoftSearch(inner, *rival.solution())
@@ -383,7 +400,7 @@ def _challenged(search, rng, effort):
     count = effort.starts if hard else Effort.starts if effort.rivals else 0
     count *= 3 if exact else 1  # there was no homotopy, and a start costs less
     for free in random_starts(inner, rng, count, effort.work * (0.75 if exact else 1.0)):
-        rival = SubsetSearch(inner, free)
+        rival = _subset_search(inner, free)
         for _ in exchange_while_better(rival, splices=()):
             pass
         if not exact:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...penalties.base import subgradient_residual
 from ..gram import inverse_factor, regularized_cholesky
 from ..mm.kernels import best_swaps
 from ..mm.workingset import GramSolver
@@ -55,7 +56,7 @@ class SoftSearch(Search):
         outside = np.flatnonzero(~columns & inner.alive & np.isfinite(self.levels))
         complete = outside.size <= count
         if not complete:
-            outside = outside[np.argpartition(-np.abs(self.gradient[outside]), count)[:count]]
+            outside = outside[np.argpartition(-self._pull(outside), count)[:count]]
         columns[outside] = True
         local = GramSolver(inner, np.flatnonzero(columns), self.theta, self.gradient, self.loss)
         narrow = SoftSearch(local, self.theta, self.free, self.gradient)
@@ -113,7 +114,13 @@ class SoftSearch(Search):
         return self.free, np.flatnonzero(kind == 1), np.flatnonzero(kind == 2), O
 
     def _pull(self, O):
-        return np.abs(self.gradient[O])
+        return np.abs(self._slope(O))
+
+    def _slope(self, O):
+        """The gradient of coordinates at 0, as far as their bounds let them follow it."""
+        bounds = self.problem.bounds
+        inside = None if bounds is None else (bounds[0][O], bounds[1][O])
+        return subgradient_residual(self.theta[O], self.gradient[O], 0.0, inside)
 
     def _score_outside(self, O, half, diagonal):
         """``(entry, gain, partner)`` for coordinates at zero."""
@@ -125,7 +132,7 @@ class SoftSearch(Search):
             own = self.inner.gram.diagonal(O)
             spare = own - np.einsum("ij,ij->i", explained, explained)
             spare[spare < 1e-9 * own] = 0.0
-            pull = -self.gradient[O]
+            pull = -self._slope(O)
             np.divide(pull**2, 2.0 * spare, out=entry, where=spare > 0)
             best_swaps(link, pull, spare, self.theta[S], diagonal[: S.size], self.levels[S], gain, partner)
         return entry, gain, partner

@@ -34,6 +34,7 @@ from ..gram import (
     regularized_cholesky,
 )
 from ..mm.workingset import WorkingSetSolver
+from ..problem import Problem
 from . import kernels
 from .exchange import Exchanges, Search, best_first, exchange_while_better
 
@@ -69,6 +70,17 @@ def _unexplained_far(design, d, A, others):
         square, left = design.combination_moments(columns, combination, np.arange(A.size), d)
         share = share + cholesky_solve(factor, left)
     return np.sqrt(square)
+
+
+def only_dependent_left(problem: Problem, A: np.ndarray, others: np.ndarray) -> bool:
+    """Whether the columns A explain these others up to rounding; if few rows stand for many, by those."""
+    design, d = problem.design.uncompressed(problem.d)
+    rounding = 100 * np.finfo(design.dtype).eps
+    unexplained = _unexplained if design.near else _unexplained_far
+    for start in range(0, others.size, 64):
+        if np.max(unexplained(design, d, A, others[start : start + 64])) > rounding:
+            return False
+    return True
 
 
 class SubsetSearch(Search):
@@ -359,21 +371,7 @@ class SubsetSearch(Search):
         if np.diagonal(self.inverse).max(initial=1.0) > _TRUSTED:
             return False
         left_out = np.flatnonzero(self.eligible & (self.spare == 0.0))
-        left_out = left_out[~np.isin(left_out, self.A)]
-        if left_out.size == 0:
-            return True
-        design, d = self._data()
-        rounding = 100 * np.finfo(design.dtype).eps
-        unexplained = _unexplained if design.near else _unexplained_far
-        for start in range(0, left_out.size, 64):
-            if np.max(unexplained(design, d, self.A, left_out[start : start + 64])) > rounding:
-                return False
-        return True
-
-    def _data(self):
-        """The design and the sample weights; the original ones if few rows stand for many."""
-        problem = self.inner.problem
-        return problem.design.uncompressed(problem.d)
+        return only_dependent_left(self.inner.problem, self.A, left_out[~np.isin(left_out, self.A)])
 
     def solution(self) -> tuple[np.ndarray, np.ndarray]:
         """The coefficients and the free set, for the whole design."""
