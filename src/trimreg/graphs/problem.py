@@ -34,7 +34,6 @@ class GraphicalProblem:
     S: np.ndarray
     penalty: Any  # bound to the edges, extended by the diagonal
     alpha: float
-    positive: bool = field(default=False, init=False)
     bounds = None  # entries have none
     precision: float = field(default=float(np.finfo(float).eps), init=False)
 

@@ -49,7 +49,11 @@ class _EdgePoint(NamedTuple):
     factor: np.ndarray
     alpha: float
     gradient: np.ndarray
-    positive: bool = False
+    bounds: None = None  # edges have none
+
+    @property
+    def outside(self) -> np.ndarray:
+        return np.zeros(self.clean_theta.size, dtype=bool)
 
 
 def local_minimum(point: GraphPoint, tol: float) -> Verdict:

@@ -22,7 +22,7 @@ class TrimmedCoxRegressorCV(SurfaceCV, TrimmedCoxRegressor):
         As in :class:`TrimmedLassoCV`.
     ties : {"efron", "breslow"}, default="efron"
         As in :class:`~trimreg.TrimmedCoxRegressor`.
-    effort, standardize, positive, penalty_factor, groups, tol, n_jobs, verbose, random_state
+    effort, standardize, positive, lower, upper, penalty_factor, groups, tol, n_jobs, verbose, random_state
         As in :class:`TrimmedLassoCV`.
 
     Attributes
@@ -47,8 +47,8 @@ class TrimmedCoxRegressorCV(SurfaceCV, TrimmedCoxRegressor):
 
     def __init__(
         self, hs="auto", alphas="exact", l2s=None, cv=None, rule="paired", criterion=None, scoring=None,
-        ties="efron", effort="medium", standardize=True, positive=False, penalty_factor=None, groups=None,
-        tol=1e-6, n_jobs=None, verbose=0, random_state=None,
+        ties="efron", effort="medium", standardize=True, positive=False, lower=None, upper=None,
+        penalty_factor=None, groups=None, tol=1e-6, n_jobs=None, verbose=0, random_state=None,
     ):  # fmt: skip
         self._store(locals())
 
