@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .common import Section
+from .section import Section
 
 KEPT = Path(__file__).parent / "measured" / "networks_cuda.json"  # shown where there is no GPU
 WIDE, FAST = "MLP 4096 x 4", "MLP 4096 x 4, TF32 and fused Adam"
@@ -161,7 +161,7 @@ def training_step(name, device, batch, penalty, way):
     def check():
         if attached is None:
             return
-        attached.finalize_()
+        attached.freeze_()
         for layer, groups in attached.layers.items():
             alive = int((groups.norms() > 0).sum())
             if alive != attached.keep[layer]:

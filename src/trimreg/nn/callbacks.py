@@ -16,7 +16,8 @@ import torch
 from torch import nn
 
 from .groups.resolve import unwrapped
-from .penalty.hook import Handle, unwrapped_optimizer
+from .penalty.hook import Handle
+from .penalty.length import unwrapped_optimizer
 from .penalty.schedules import Ramp
 from .penalty.trimmed_group_l1 import TrimmedGroupL1
 

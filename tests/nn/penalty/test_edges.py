@@ -26,7 +26,7 @@ def step_without_gradient(model, optimizer):
 def test_the_loss_of_a_hard_penalty_has_no_nan_in_its_gradient():
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    penalty = TrimmedGroupL1(model, {"0": 4, "2": 8})
+    penalty = TrimmedGroupL1(model, {"0": 4, "2": 8}, h_schedule=None)
     assert float(penalty.loss().detach()) == math.inf  # not yet cut
     penalty.attach(optimizer)
     step_without_gradient(model, optimizer)
@@ -53,7 +53,7 @@ def test_a_frozen_loss_is_zero_with_a_zero_gradient():
 @pytest.mark.parametrize("rank_by", ["norm", "taylor"])
 def test_a_model_may_become_wider_under_its_penalty(rank_by):
     model = nn.Sequential(nn.Conv2d(1, 4, 3))
-    penalty = TrimmedGroupL1(model, {"0": 2}, rank_by=rank_by)
+    penalty = TrimmedGroupL1(model, {"0": 2}, rank_by=rank_by, h_schedule=None)
     model.double()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     penalty.attach(optimizer)

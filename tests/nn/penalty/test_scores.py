@@ -154,7 +154,7 @@ def test_a_step_without_gradients_of_a_layer_is_passed_over():
 def test_scores_of_half_precision_are_kept_in_single():
     model = mlp().to(torch.bfloat16)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    penalty = TrimmedGroupL1(model, {"0": 4}, rank_by="taylor")
+    penalty = TrimmedGroupL1(model, {"0": 4}, rank_by="taylor", h_schedule=None)
     penalty.attach(optimizer)
     model(torch.randn(8, 12, dtype=torch.bfloat16)).sum().backward()
     optimizer.step()
@@ -322,7 +322,7 @@ def test_a_copy_looks_at_its_inputs_once(copied):
 def test_small_gradients_rank_from_the_first_step(scale):
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    penalty = TrimmedGroupL1(model, {"0": 4}, rank_by="taylor")
+    penalty = TrimmedGroupL1(model, {"0": 4}, rank_by="taylor", h_schedule=None)
     penalty.attach(optimizer)
     X, y = data()
     (nn.functional.mse_loss(model(X), y) * scale).backward()
@@ -355,7 +355,7 @@ def test_a_sparse_gradient_is_scored_as_a_dense_one():
         torch.manual_seed(0)
         layer = nn.Embedding(10, 3, sparse=sparse)
         optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-        penalty = TrimmedGroupL1(layer, {"": 2}, rank_by="taylor")
+        penalty = TrimmedGroupL1(layer, {"": 2}, rank_by="taylor", h_schedule=None)
         penalty.attach(optimizer)
         layer(torch.tensor([1, 5, 5, 7])).square().sum().backward()
         optimizer.step()

@@ -104,7 +104,7 @@ def test_any_optimizer(name):
 def test_lbfgs_takes_one_step_of_the_penalty_a_call():
     model, (X, y) = network(), problem()
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=5)
-    penalty = TrimmedGroupL1(model, KEEP)
+    penalty = TrimmedGroupL1(model, KEEP, h_schedule=None)
     penalty.attach(optimizer)
 
     def closure():
@@ -149,7 +149,7 @@ def test_gradient_accumulation_counts_optimizer_steps():
     X, y = problem()
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    penalty = TrimmedGroupL1(model, KEEP)
+    penalty = TrimmedGroupL1(model, KEEP, h_schedule=None)
     penalty.attach(optimizer)
     for k in range(8):
         (nn.functional.mse_loss(model(X), y) / 4).backward()

@@ -210,7 +210,7 @@ def expected_exact(layer, keep, threshold):
 @pytest.mark.parametrize("alpha", [0.0, 0.7, 30.0, math.inf])
 def test_an_exact_step(alpha):
     model, lr = net(), 0.05
-    penalty = TrimmedGroupL1(model, KEEP, alpha, GROUPS)
+    penalty = TrimmedGroupL1(model, KEEP, alpha, GROUPS, h_schedule=None)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     penalty.attach(optimizer)
     twin = plain_step(model, lr, seed=1)
@@ -254,7 +254,7 @@ def test_the_learning_rate_of_each_group_counts():
 
 def test_strengths_may_mix_hard_and_soft_also_at_rate_zero():
     model = net()
-    penalty = TrimmedGroupL1(model, {"conv": 1, "last": 1}, {"conv": math.inf, "last": 0.1})
+    penalty = TrimmedGroupL1(model, {"conv": 1, "last": 1}, {"conv": math.inf, "last": 0.1}, h_schedule=None)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     penalty.attach(optimizer)
     last = model.last.weight.detach().clone()
@@ -569,8 +569,9 @@ def kernels(penalty, model, optimizer):
 @pytest.mark.parametrize(
     ("options", "fixed"),
     [
-        ({}, 4),
-        ({"freeze_at": 10}, 7),
+        ({}, 19),
+        ({"h_schedule": None}, 4),
+        ({"h_schedule": None, "freeze_at": 10}, 7),
         ({"h_schedule": Ramp(1, 5)}, 13),
         ({"alpha": 1.0}, 11),
         ({"alpha": 1.0, "mode": "bcd"}, 75),
@@ -593,7 +594,8 @@ def test_a_step_launches_two_kernels_a_layer_and_few_beside(options, fixed, monk
 
 def test_convolutions_launch_one_more_for_their_bias():
     model = nn.Sequential(*[nn.Conv2d(4, 4, 3) for _ in range(8)])
-    names = kernels(TrimmedGroupL1(model, {"*": 2}), model, torch.optim.SGD(model.parameters(), lr=0.1))
+    penalty = TrimmedGroupL1(model, {"*": 2}, h_schedule=None)
+    names = kernels(penalty, model, torch.optim.SGD(model.parameters(), lr=0.1))
     assert len(names) <= 3 * 8 + 4, names
 
 
@@ -637,7 +639,7 @@ def test_what_accelerate_prepares_can_be_attached_to():
     accelerator = Accelerator(cpu=True)
     model = nn.Linear(6, 2)
     model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    penalty = TrimmedGroupL1(model, {"": 2})
+    penalty = TrimmedGroupL1(model, {"": 2}, h_schedule=None)
     penalty.attach(optimizer)
     accelerator.backward(model(torch.randn(8, 6)).square().sum())
     optimizer.step()

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .fall import Fall
+from .length import unwrapped_optimizer
 from .packs import Pack
 from .scores import ScoredGroups, watch
 from .updates import exact_update, weighted_update
@@ -46,13 +48,6 @@ class Handle:
 
     def __exit__(self, *exception: object) -> None:
         self.remove()
-
-
-def unwrapped_optimizer(optimizer: Any) -> Any:
-    """The optimizer inside the wrapper of a framework (Accelerate's wrapper is an Optimizer itself)."""
-    while isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
-        optimizer = optimizer.optimizer
-    return optimizer
 
 
 def attach(penalty: TrimmedGroupL1, optimizer: torch.optim.Optimizer) -> Handle:
@@ -106,6 +101,8 @@ class Step:
     def after(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
         """The hook."""
         self.penalty.follow_model_()
+        if isinstance(self.penalty.h_schedule, Fall):
+            self.penalty.h_schedule.look(optimizer)
         rates = [self.rate(pack, optimizer.param_groups) for pack in self.penalty.packs]
         # A fused optimizer takes its step under a gradient scaler and leaves the weights where this is 1.
         found_inf = getattr(optimizer, "found_inf", None)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
+from .fall import Fall
+
 
 @dataclass(frozen=True)
 class Constant:
@@ -78,7 +80,7 @@ def within(schedule: Callable, step: int | torch.Tensor) -> float | torch.Tensor
     wait for the device.
     """
     fraction = schedule(step)
-    if isinstance(schedule, (Ramp, Constant)):
+    if isinstance(schedule, (Ramp, Constant, Fall)):
         return fraction
     if isinstance(fraction, torch.Tensor):
         return fraction.nan_to_num(nan=0.0).clamp(0.0, 1.0)

@@ -30,6 +30,7 @@ from ..groups.channels import inside
 from ..groups.layer_groups import OF_BLOCKS
 from ..groups.resolve import checked_size, resolve_layers, strengths
 from . import updates
+from .fall import Fall
 from .hook import Handle, attach
 from .packs import Pack, divide
 from .rules import kept_largest
@@ -56,7 +57,7 @@ class TrimmedGroupL1(nn.Module):
         one integer per replica.
     alpha : float or dict
         Strength of the penalty, for all layers or by layer. With infinity, the default, the penalty is hard:
-        all groups but the h largest are zero after every step. Then let h fall slowly with ``h_schedule``.
+        all groups but the h largest are zero after every step, and h falls slowly to ``keep``.
     groups : {"auto", "channels", "in", "out", "rows", "heads", "queries", "width", "units"}, callable or dict
         As in :func:`trimreg.nn.layer_groups`; "channels" needs an ``example_input``. In each part of a
         recurrent layer, and inside each head with "queries" and "width", the same number of groups stays.
@@ -70,12 +71,21 @@ class TrimmedGroupL1(nn.Module):
           is no proximal step. The gradient of the penalty makes this the slowest of the three.
     tau : float
         Step size of w.
-    alpha_schedule, h_schedule : callable, optional
+    alpha_schedule : callable, optional
         Maps the number of steps to a fraction in [0, 1], such as :class:`trimreg.nn.Ramp`. The strength is
-        ``alpha * fraction``, and ``h = round(count + (keep - count) * fraction)``.
+        ``alpha * fraction``.
+    h_schedule : "auto", callable or None
+        Such a callable for ``h = round(count + (keep - count) * fraction)``. With None, h is ``keep`` from
+        the first step on. By default that is so for a soft penalty. For a hard penalty h falls by itself: as
+        a cubic :class:`trimreg.nn.Ramp` from 5 to 60 % of the training; then the structure is frozen. The
+        length of the training is ``steps``, or that of the optimizer's learning-rate scheduler (cosine, one
+        cycle, linear or polynomial decay, those of transformers). If neither tells it, h falls from step 40
+        to step 800.
     freeze_at : int, optional
         Number of steps after which the ``keep`` largest groups are fixed: the others are zero from then on,
-        and the kept ones are not penalized.
+        and the kept ones are not penalized. If h falls by itself, it has fallen by then.
+    steps : int, optional
+        Number of steps of the optimizer in the training, if h falls by itself.
     rank_by : {"norm", "taylor", "activity"}
         How groups are ranked: by their norm, by the change of the loss, to first order, if the group were
         removed, or by the output of the input unit; see :mod:`trimreg.nn.penalty.scores`. The last two need
@@ -111,12 +121,12 @@ class TrimmedGroupL1(nn.Module):
     --------
     >>> import torch
     >>> from torch import nn
-    >>> from trimreg.nn import Ramp, TrimmedGroupL1
+    >>> from trimreg.nn import TrimmedGroupL1
     >>> _ = torch.manual_seed(0)
     >>> model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 1))
     >>> optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    >>> penalty = TrimmedGroupL1(model, keep={"0": 2, "2": 4}, h_schedule=Ramp(50, 150))
-    >>> handle = penalty.attach(optimizer)
+    >>> penalty = TrimmedGroupL1(model, keep={"0": 2, "2": 4})
+    >>> handle = penalty.attach(optimizer, steps=200)
     >>> X = torch.randn(64, 8)
     >>> y = X[:, :1].abs() + X[:, 1:2]
     >>> for _ in range(200):
@@ -143,8 +153,9 @@ class TrimmedGroupL1(nn.Module):
         *,
         tau: float = 1e-3,
         alpha_schedule: Callable | None = None,
-        h_schedule: Callable | None = None,
+        h_schedule: Callable | str | None = "auto",
         freeze_at: int | None = None,
+        steps: int | None = None,
         rank_by: str = "norm",
         mask_ones: bool = False,
         cuda_graph: bool = True,
@@ -161,7 +172,8 @@ class TrimmedGroupL1(nn.Module):
         self.inside = () if self.coupling is None else inside(self.coupling, self.layers, self.keep)
         self.alpha = strengths(alpha, self.layers, model)
         self.mode, self.tau = mode, tau
-        self.alpha_schedule, self.h_schedule, self.freeze_at = alpha_schedule, h_schedule, freeze_at
+        self.h_schedule: Any = h_schedule
+        self.alpha_schedule, self._freeze_at = alpha_schedule, freeze_at
         self.mask_ones, self.cuda_graph = mask_ones, cuda_graph
         self._check_options()
         parameters = [slab.tensor() for layer in self.layers.values() for slab in layer.slabs]
@@ -169,6 +181,10 @@ class TrimmedGroupL1(nn.Module):
         if len(devices) > 1:
             raise ValueError(f"the layers are on several devices, {devices}; use one penalty per device")
         device = devices.pop()
+        if h_schedule == "auto":
+            self.h_schedule = Fall(device, freeze_at) if self._some_hard() else None
+        if steps is not None:
+            self.tell_(steps)
         dtype = torch.float64 if any(p.dtype == torch.float64 for p in parameters) else torch.float32
         self.register_buffer("step", torch.zeros((), dtype=torch.int64, device=device), persistent=False)
         self.register_buffer("frozen", torch.zeros((), dtype=torch.bool, device=device), persistent=False)
@@ -209,17 +225,24 @@ class TrimmedGroupL1(nn.Module):
                 raise ValueError(f"layer {name!r}: mode {self.mode!r} needs a finite alpha, such as 1e-4")
             if any(infinite) and self.alpha_schedule is not None:
                 raise ValueError(f"layer {name!r}: alpha_schedule needs a finite alpha; or use h_schedule")
-        for name in ("alpha_schedule", "h_schedule"):
+        for name, other in (("alpha_schedule", None), ("h_schedule", "auto")):
             schedule = getattr(self, name)
-            if schedule is not None and not callable(schedule):
-                raise TypeError(f"{name} must be a callable such as Ramp(100, 1000); got {schedule!r}")
-        if self.freeze_at is not None:
-            if isinstance(self.freeze_at, bool) or not isinstance(self.freeze_at, numbers.Integral):
-                raise TypeError(f"freeze_at must be a number of steps, an integer; got {self.freeze_at!r}")
-            if self.freeze_at < 1:
-                raise ValueError(f"freeze_at must be at least 1; got {self.freeze_at!r}")
+            if schedule not in (None, other) and not callable(schedule):
+                allowed = "a callable such as Ramp(100, 1000)" + (" or 'auto'" if other else "")
+                raise TypeError(f"{name} must be {allowed}; got {schedule!r}")
+        if self._freeze_at is not None:
+            checked_steps("freeze_at", self._freeze_at)
         if self.mask_ones and self.mode == "exact":
             raise ValueError("mask_ones needs mode 'bcd' or 'subgradient'; in 'exact' use alpha=math.inf")
+
+    def _some_hard(self) -> bool:
+        values = [value if isinstance(value, tuple) else (value,) for value in self.alpha.values()]
+        return math.inf in sum(values, ())
+
+    @property
+    def freeze_at(self) -> int | Tensor | None:
+        """The step at which the structure is fixed; a tensor if h falls by itself."""
+        return self.h_schedule.end if isinstance(self.h_schedule, Fall) else self._freeze_at
 
     # -- values ---------------------------------------------------------------------------------------------
 
@@ -299,9 +322,22 @@ class TrimmedGroupL1(nn.Module):
                     stacklevel=3,
                 )
 
-    def attach(self, optimizer: torch.optim.Optimizer) -> Handle:
-        """Take the penalty's step after every step of ``optimizer``; returns a handle with ``remove()``."""
-        return attach(self, optimizer)
+    def attach(self, optimizer: torch.optim.Optimizer, steps: int | None = None) -> Handle:
+        """Take the penalty's step after every step of ``optimizer``; returns a handle with ``remove()``.
+
+        ``steps`` is as in the constructor: the number of steps in the training, if h falls by itself.
+        """
+        handle = attach(self, optimizer)
+        if steps is not None:
+            self.tell_(steps)
+        return handle
+
+    def tell_(self, steps: int) -> None:
+        """Tell the number of steps in the training, from which h takes the span in which it falls."""
+        checked_steps("steps", steps)
+        if not isinstance(self.h_schedule, Fall) or self._freeze_at is not None:
+            raise ValueError("steps needs a hard penalty whose h falls by itself: no h_schedule or freeze_at")
+        self.h_schedule.within_(steps)
 
     def follow_model_(self) -> None:
         """Move the penalty to the device of its layers."""
@@ -337,6 +373,8 @@ class TrimmedGroupL1(nn.Module):
             pack._apply(fn)
         device = self.packs[0].count.device
         self.step, self.frozen = self.step.to(device), self.frozen.to(device)
+        if isinstance(self.h_schedule, Fall):
+            self.h_schedule.to_(device)
         return self
 
     def _state(self) -> dict[str, Tensor]:
@@ -352,6 +390,8 @@ class TrimmedGroupL1(nn.Module):
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         destination.update((prefix + key, value.clone()) for key, value in self._state().items())
+        if isinstance(self.h_schedule, Fall):
+            destination[prefix + "fall"] = self.h_schedule.state()
 
     def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors):
         wanted, found = self._state(), {}
@@ -375,10 +415,21 @@ class TrimmedGroupL1(nn.Module):
             with torch.no_grad():
                 for key, given in found.items():
                     wanted[key].copy_(given)
+                if isinstance(self.h_schedule, Fall) and found:
+                    self.h_schedule.load_(state_dict.get(prefix + "fall"))
         if strict:
+            wanted["fall"] = self.step  # not missed in a state without it, and not needed without a fall
             inside = [key for key in state_dict if key.startswith(prefix)]
             unexpected += [key for key in inside if key[len(prefix) :] not in wanted]
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy is not attached: the optimizer's hook belongs to the original.
         return {**self.__dict__, "handle": None}
+
+
+def checked_steps(name: str, steps: int) -> None:
+    """Raise unless ``steps`` is a number of steps."""
+    if isinstance(steps, bool) or not isinstance(steps, numbers.Integral):
+        raise TypeError(f"{name} must be a number of steps, an integer; got {steps!r}")
+    if steps < 1:
+        raise ValueError(f"{name} must be at least 1; got {steps!r}")
