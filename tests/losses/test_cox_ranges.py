@@ -134,12 +134,3 @@ def test_rows_that_are_refused(row, match):
     for columns in (3, 4) if row[3] == 0 else (4,):
         with pytest.raises(ValueError, match=match):
             Cox().check_target(y[:, :columns])
-
-
-def test_the_bound_of_the_slope_holds():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        y, d = rows(rng, 12), rng.random(12)
-        d /= d.sum()
-        slope = Cox().gradient(3 * rng.standard_normal(12), y, d)
-        assert np.sqrt(np.sum(slope**2 / d)) <= Cox().slope_bound(y, d)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_score
 
 from trimreg import MEstimatorCV, StabilitySelection, TrimmedCoxRegressor, TrimmedCoxRegressorCV
@@ -87,12 +88,16 @@ def test_other_choices_with_strata(visits, options):
 
 
 def test_strata_go_with_the_samples_into_scikit_learns_tools(visits):
-    """As the fourth column of y; or as metadata, in :mod:`tests.estimators.test_sklearn`'s way."""
+    """As the fourth column of y, or as metadata."""
     X, y, _, strata = visits
     target = np.column_stack([y, strata == "odd"]).astype(float)
     assert cross_val_score(TrimmedCoxRegressor(h=1), X, target, cv=3).min() > 0.6
     search = GridSearchCV(TrimmedCoxRegressor(), {"h": [0, 1]}, cv=3).fit(X, target)
     assert search.best_params_ == {"h": 1}
+    with config_context(enable_metadata_routing=True):
+        model = TrimmedCoxRegressor().set_fit_request(strata=True).set_score_request(strata=True)
+        routed = GridSearchCV(model, {"h": [0, 1]}, cv=3).fit(X, y, strata=strata)
+    assert_allclose(routed.cv_results_["mean_test_score"], search.cv_results_["mean_test_score"])
 
 
 def test_stability_with_strata(visits):
