@@ -301,7 +301,7 @@ def test_inputs_of_a_recurrent_layer_that_are_not_computed():
     assert (small.get_submodule("0").out_features, small.get_submodule("1.rnn").input_size) == (4, 4)
 
 
-def test_hidden_units_that_must_stay(tmp_path):
+def test_hidden_units_that_must_stay():
     def states(out, state):
         return state.transpose(0, 1).flatten(1)
 
@@ -309,6 +309,10 @@ def test_hidden_units_that_must_stay(tmp_path):
     small = exported(model, {"rnn": 3}, x)
     assert physical(small) == {"rnn.l0": 8, "rnn.l0_reverse": 8}
     assert "states of several layers" in small.report.layers[0].note
+    with pytest.raises(
+        ExportError, match=r"'rnn.l0' has 8 units after the export, but keep asks for 3; kept by"
+    ):
+        export(model, TrimmedGroupL1(model, {"rnn": 3}, example_input=x), x, repeats=0)
 
     class Given(nn.Module):
         def __init__(self):
@@ -327,3 +331,6 @@ def test_hidden_units_that_must_stay(tmp_path):
 
     with pytest.raises(ExportError, match=r"'rnn' can get smaller only by tracing: Branches.forward"):
         export(model := Branches(), TrimmedGroupL1(model, {"rnn": 3}), x, repeats=0)
+    with pytest.raises(ExportError, match=r"'rnn': 5 of its cut groups .* its kind \(GRU\) without a traced"):
+        export(model, TrimmedGroupL1(model, {"rnn": 3}), x, repeats=0, method="dependency")
+    assert export(model, None, x, repeats=0).report.layers[0].physical == 8

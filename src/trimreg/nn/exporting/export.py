@@ -253,7 +253,7 @@ def _rest_shrunk(
             if method == "trace" or not asked:
                 raise TracingFailed(f"{failure}, or use method='dependency'") from failure
             units = [name for name, wanted in asked.items() if wanted.groups.kind == "units"]
-            if units:
+            if units and strict:
                 raise ExportError(
                     f"layer {units[0]!r} can get smaller only by tracing: {failure}"
                 ) from failure
@@ -277,7 +277,12 @@ def _traced(masked: nn.Module, asked: dict[str, Asked], inputs: tuple) -> _Attem
 def _by_dependency(masked: nn.Module, asked: dict[str, Asked], inputs: tuple) -> _Attempt:
     from .dependency import shrink_by_dependency
 
-    small, kept = shrink_by_dependency(copy.deepcopy(masked), asked, inputs)
+    units = {name: type(w.groups.module).__name__ for name, w in asked.items() if w.groups.kind == "units"}
+    channels = {name: wanted for name, wanted in asked.items() if name not in units}
+    small, kept = shrink_by_dependency(copy.deepcopy(masked), channels, inputs)
+    kept |= {
+        name: Kept(unknown=[f"its kind ({kind}) without a traced graph"]) for name, kind in units.items()
+    }
     return _measured(small, asked, kept)
 
 
@@ -304,7 +309,7 @@ def _inexact(name: str, asked: Asked, size: LayerSize, kept: dict[str, Kept]) ->
         other: _groups_left(asked, slab, kept[other].rows) for other, slab in asked.shared if other in kept
     }
     found = {other: left * asked.unit for other, left in sizes.items()} or {name: size.physical}
-    what = "channels" if asked.shared else "inputs"
+    what = "inputs" if asked.groups.kind == "in" else asked.groups.kind
     return {
         other: f"layer {other!r} has {left} {what} after the export, but keep asks for {size.kept}; "
         + (size.note if left > size.kept else _FEWER)

@@ -91,7 +91,9 @@ def masked_copy(model: nn.Module, penalty: Any = None) -> tuple[nn.Module, dict[
                 for s, there in zip(groups.slabs, slabs, strict=True)
                 if groups.coupled and s.attribute == "weight"
             )
-            exact = getattr(penalty, "coupling", None) is not None and groups.kind in ("channels", "in")
+            exact = getattr(penalty, "coupling", None) is not None and (
+                groups.kind in ("channels", "in") or is_recurrent(module)
+            )
             asked[name] = Asked(moved, masks[key].cpu(), exact, shared)
     make_plain(masked)
     if penalty is None:
