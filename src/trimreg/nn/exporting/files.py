@@ -130,6 +130,8 @@ def _with_blocks(config: Any, tensors: dict[str, Tensor], model: nn.Module | Non
         made = copy.deepcopy(model).cpu().eval()
         make_plain(made)
         made = cut_blocks(made, cuts)
+        types = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
+        made.to(types.pop() if len(types) == 1 else None)
         made.load_state_dict(tensors, strict=True)
     except (LookupError, TypeError, AttributeError, RuntimeError, ValueError) as failure:
         raise ValueError(
