@@ -93,7 +93,8 @@ def export(
       constant too and is folded forward in the same way. The shift of the norm itself is set to zero only if
       the groups include it as a slab.
     - **Residual sums**: a channel is removed if it is constant or unread in every branch; otherwise it stays,
-      as zeros.
+      as zeros. If the penalty has an ``example_input``, its groups are zero in all branches. Then every layer
+      has exactly the size that was asked for, or the export fails.
     - **Blocks** (heads, queries, widths of attention, hidden units of a perceptron) become smaller in their
       own class, which need not be traceable. Their modules and the ``config`` of a model of transformers get
       the new numbers of heads and units, the config if all layers have the same. ``nn.MultiheadAttention``
