@@ -1,16 +1,12 @@
 """Training with the penalty: it finds the inputs, and what PyTorch puts around a step still works."""
 
 import math
-import subprocess
-import sys
-from datetime import timedelta
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 
-from trimreg.nn import Ramp, TrimmedGroupL1, bayesianize
+from trimreg.nn import Ramp, TrimmedGroupL1
 from trimreg.nn.groups.layer_groups import Slab
 
 KEEP = {"0": 3, "2": 8}
@@ -249,58 +245,6 @@ def test_compiled_models_and_optimizers_train_the_same():
         torch.testing.assert_close(a, b)
 
 
-def worker(rank, folder):
-    """One of two processes: its own half of the data, the same networks."""
-    torch.set_num_threads(1)
-    meeting = {"init_method": f"file://{folder}/meeting", "timeout": timedelta(minutes=5)}
-    dist.init_process_group("gloo", rank=rank, world_size=2, **meeting)
-    X, y = problem()
-    model = network(seed=rank)  # made equal by the wrapper
-    parallel = nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.Adam(parallel.parameters(), lr=0.01)
-    penalty = TrimmedGroupL1(parallel, KEEP, alpha=2.0, h_schedule=Ramp(3, 15), freeze_at=18)
-    penalty.attach(optimizer)
-    for k in range(20):
-        rows = torch.arange(32) + 32 * ((2 * k + rank) % 8)
-        optimizer.zero_grad()
-        nn.functional.mse_loss(parallel(X[rows]), y[rows]).backward()
-        optimizer.step()
-    states = [model.state_dict(), penalty.state_dict()]
-    for mode in ("bcd", "subgradient"):  # w by draws of the weights, which must be the same ones
-        model = bayesianize(network(seed=rank), initial_log_alpha=-1.0)
-        parallel = nn.parallel.DistributedDataParallel(model)
-        optimizer = torch.optim.Adam(parallel.parameters(), lr=0.01)
-        penalty = TrimmedGroupL1(parallel, KEEP, alpha=2.0, mode=mode, tau=1.0)
-        penalty.attach(optimizer)
-        torch.manual_seed(rank)
-        for k in range(10):
-            rows = torch.arange(32) + 32 * ((2 * k + rank) % 8)
-            optimizer.zero_grad()
-            loss = nn.functional.mse_loss(parallel(X[rows]), y[rows])
-            (loss + penalty.loss() if mode == "subgradient" else loss).backward()
-            optimizer.step()
-        states += [model.state_dict(), penalty.state_dict()]
-    torch.save(states, f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
-
-
-@pytest.mark.skipif(not dist.is_available() or sys.platform == "win32", reason="needs torch.distributed")
-def test_two_processes_stay_identical(tmp_path):
-    other = subprocess.Popen([sys.executable, __file__, "1", tmp_path])
-    try:
-        worker(0, tmp_path)  # this process is one of the two: it has imported all there is to import
-        assert other.wait(timeout=300) == 0
-    finally:
-        other.kill()
-    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
-    for mine, other in zip(first, second, strict=True):
-        assert mine.keys() == other.keys()
-        for key in mine:
-            assert torch.equal(mine[key], other[key]), key
-    assert bool(first[1]["frozen"])
-    assert int((first[0]["0.weight"].norm(dim=0) > 0).sum()) == KEEP["0"]
-
-
 class Twins(nn.Module):
     """Two linear layers side by side."""
 
@@ -434,7 +378,3 @@ def test_an_own_graph_sees_new_rates_and_new_tensors():
         optimizer.step()
         drop = (before - penalty.layers["0"].norms().detach()).sort().values
         torch.testing.assert_close(drop[3:], torch.full((9,), rate).cuda(), rtol=1e-3, atol=1e-6)
-
-
-if __name__ == "__main__":
-    worker(int(sys.argv[1]), sys.argv[2])

@@ -47,6 +47,10 @@ class HeadSlab(Slab):
 
     heads: int = 1
 
+    def places(self, leading: int) -> tuple[int, int]:
+        """The parameter has no axis of replicas: they are heads."""
+        return self.axis, 0
+
     def view(self, tensor: Tensor, count: int, leading: int = 0) -> Tensor:
         """As for other slabs; the heads become the first axis."""
         sizes = (self.heads, count, self.block) if self.block > 1 else (self.heads, count)

@@ -29,6 +29,8 @@ except ImportError:
 
 #: Smaller tensors are left to PyTorch: a temporary of their size costs nothing, and its launches are cheaper.
 LEAST = 2**16
+#: With fewer rows the partial sums of columns would take more than 1/64 of the memory of the tensor.
+LEAST_ROWS = 64
 #: Tables are ranked by counting up to this width: one kernel, where a sort takes several.
 WIDEST = 2**14
 _PROGRAMS = 1024  # at least this many if the tensor is large enough
@@ -43,7 +45,8 @@ class Tile(NamedTuple):
     warps: int
 
 
-TILES = {"sum columns": Tile(16, 256, 8), "scale columns": Tile(16, 256, 8), "rows": Tile(1, 1024, 4)}
+#: The fastest of eight on an H200: ``python -m benchmarks.network_kernels`` measures them.
+TILES = {"sum columns": Tile(16, 512, 8), "scale columns": Tile(16, 256, 8), "rows": Tile(1, 1024, 4)}
 
 
 class Layout(NamedTuple):
@@ -207,13 +210,14 @@ if triton is not None:  # pragma: no cover - compiled for a GPU
         i = tl.program_id(0) * TALL + tl.arange(0, TALL)
         x = tl.load(r + row + i, mask=i < width, other=0.0)
         x = tl.where(x != x, float("inf"), x)
-        rank = tl.zeros((TALL,), tl.int32)
+        before = tl.zeros((TALL, WIDE), tl.int32)
         for start in range(0, width, WIDE):
             j = start + tl.arange(0, WIDE)
             y = tl.load(r + row + j, mask=j < width, other=float("-inf"))
             y = tl.where(y != y, float("inf"), y)
             tied = (y[None, :] == x[:, None]) & (j[None, :] < i[:, None])
-            rank += tl.sum(((y[None, :] > x[:, None]) | tied).to(tl.int32), axis=1)
+            before += ((y[None, :] > x[:, None]) | tied).to(tl.int32)
+        rank = tl.sum(before, axis=1)
         mark = tl.load(ranks + row + rank, mask=i < width, other=0)
         tl.store(out + row + i, mark, mask=i < width)
 
@@ -225,7 +229,9 @@ def layout_for_sums(a: Tensor, b: Tensor, axis: int, leading: int) -> Layout | N
     """The layout with which :func:`add_products` can be used; None if it cannot."""
     if a.numel() < LEAST or not usable(a.device) or a.stride() != b.stride():
         return None
-    return layout(a, axis, leading)
+    form = layout(a, axis, leading)
+    few = form is not None and form.columns and form.rows < LEAST_ROWS
+    return None if few else form
 
 
 def layout_for_scale(x: Tensor, axis: int, leading: int) -> Layout | None:

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from . import shards
+
 #: The groups that "auto" stands for, by class; the first match counts.
 AUTO = (
     (nn.Linear, "in"),
@@ -68,6 +70,10 @@ class Slab:
     def tensor(self) -> Tensor:
         """The parameter as it is now."""
         return getattr(self.owner, self.attribute)
+
+    def places(self, leading: int) -> tuple[int, int]:
+        """The axis of the groups in the parameter, and the number of axes of replicas before it."""
+        return leading + self.axis, leading
 
     def view(self, tensor: Tensor, count: int, leading: int = 0) -> Tensor:
         """The part of ``tensor`` that belongs to the groups; a block becomes an axis of its own."""
@@ -128,8 +134,18 @@ class LayerGroups:
         """Norms of the groups, of shape ``(*replicas, count)``, at least in float32; differentiable.
 
         With ``sampled=True``, or a generator, the norms of a Bayesian layer are those of a fresh draw of its
-        weights. With ``out``, they are written there and have no gradient.
+        weights. With ``out``, they are written there and have no gradient. Norms of sharded parameters are
+        those of all processes, without a gradient; all processes must ask for them.
         """
+        if shards.is_sharded(self):
+            if sampled:
+                raise NotImplementedError(f"layer {self.name!r}: sharded weights cannot be drawn")
+            weights = [slab.tensor() for slab in self.counted]
+            if out is None:
+                wide = torch.promote_types(weights[0].dtype, torch.float32)
+                out = torch.empty((*self.replicas, self.count), dtype=wide, device=weights[0].device)
+            shards.sums(self, weights, weights, out)
+            return out.sqrt_()
         parts = []
         counted = self.counted
         for slab in counted:
@@ -150,8 +166,7 @@ class LayerGroups:
     def scale_(self, factor: Tensor) -> None:
         """Multiply every slab by ``factor``, of shape ``(*replicas, count)``, in place."""
         for slab in self.slabs:
-            view = self.view(slab, slab.tensor())
-            view.mul_(self.spread(slab, factor, view.ndim))
+            shards.scale(self, slab, factor)
 
 
 def norm(tensor: Tensor, axes: list[int], out: Tensor | None = None) -> Tensor:

@@ -22,6 +22,9 @@ from ..groups.resolve import name_matches
 from .common import bounded, plain_layer
 from .noise import divergence, weight_variance
 
+#: Entries of ``log_alpha`` up to which the divergence of several layers is computed together.
+MOST_TOGETHER = 2**18
+
 
 def with_noise(mean: Tensor, variance: Tensor) -> Tensor:
     """A draw of independent normals with these means and variances; exactly the mean if the variance is 0.
@@ -38,7 +41,7 @@ def with_noise(mean: Tensor, variance: Tensor) -> Tensor:
 
 
 def _at_least_float32(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 class Bayesian:
@@ -190,7 +193,16 @@ def kl_divergence(model: nn.Module) -> Tensor:
     >>> round(kl_divergence(model).item(), 3)  # eight weights, 4.99995 each
     40.0
     """
-    return sum(layer.kl() for layer in bayesian_layers(model).values())
+    layers = bayesian_layers(model).values()
+    small: dict[tuple, list[Tensor]] = {}
+    total: Any = 0.0
+    for layer in layers:
+        part = _at_least_float32(layer.log_alpha).flatten(layer.replica_axes)
+        if part.numel() > MOST_TOGETHER:
+            total = total + divergence(part, layer.replica_axes)
+        else:  # summed together: for small layers the number of operations is what costs
+            small.setdefault((part.shape[:-1], part.dtype, part.device), []).append(part)
+    return total + sum(divergence(torch.cat(parts, -1), parts[0].ndim - 1) for parts in small.values())
 
 
 def kl_loss(model: nn.Module, n: int, kl: str = "1/N") -> Tensor:

@@ -8,12 +8,12 @@ that the optimizer is capturable; its learning rate may be a tensor.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from .capture import Captured
 from .fall import Fall
 from .length import unwrapped_optimizer
 from .packs import Pack
@@ -95,7 +95,8 @@ class Step:
                     raise ValueError(f"layer {layer.name!r}: its parameter group has no learning rate 'lr'")
                 self.place[slab] = place
         self.filled: dict = {}
-        self.graph = CapturedStep() if penalty.cuda_graph else None
+        drawn = any(pack.draws for pack in penalty.packs)
+        self.graph = Captured() if penalty.cuda_graph and not penalty.sharded and not drawn else None
 
     @torch.no_grad()
     def after(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
@@ -106,7 +107,7 @@ class Step:
         rates = [self.rate(pack, optimizer.param_groups) for pack in self.penalty.packs]
         # A fused optimizer takes its step under a gradient scaler and leaves the weights where this is 1.
         found_inf = getattr(optimizer, "found_inf", None)
-        if found_inf is None and self.graph is not None and self.graph.usable(self.penalty):
+        if found_inf is None and self.graph is not None and self.graph.usable(self.penalty.step):
             self.graph.run(lambda: self.take(rates, None), self.addresses(rates))
             return
         skip = None if found_inf is None else found_inf.reshape(()).to(self.penalty.step.device) > 0
@@ -142,51 +143,11 @@ class Step:
             self.filled[pack] = None if tensors else (rates, device)
         return pack.rate
 
-    def addresses(self, rates: list) -> list[int]:
+    def addresses(self, rates: list) -> tuple[int, ...]:
         """Addresses of the tensors that a captured step reads and writes, apart from the penalty's own."""
         layers = self.penalty.layers.values()
         tensors = [slab.tensor() for layer in layers for slab in layer.slabs]
         tensors += [pack.norms for pack in self.penalty.packs]
         tensors += [layer.score.value for layer in layers if isinstance(layer, ScoredGroups)]
         tensors += [rate for rate in rates if isinstance(rate, Tensor)]
-        return [tensor.data_ptr() for tensor in tensors]
-
-
-class CapturedStep:
-    """A step that runs as one CUDA graph after a first ordinary run; recorded anew if tensors have moved."""
-
-    def __init__(self) -> None:
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.at: list[int] | None = None
-        self.refused = False
-
-    def usable(self, penalty: TrimmedGroupL1) -> bool:
-        """Whether this step can be captured here and now."""
-        if not penalty.step.is_cuda or any(pack.draws for pack in penalty.packs):
-            return False
-        return not torch.cuda.is_current_stream_capturing()
-
-    def run(self, take: Callable[[], None], at: list[int]) -> None:
-        """Run ``take``, whose tensors lie ``at`` these addresses."""
-        if at != self.at:  # an ordinary run first: it warms up what cannot be captured
-            self.graph, self.at = None, at
-            take()
-            return
-        if self.graph is None and not self.refused:
-            self.capture(take)
-        if self.graph is None:
-            take()
-        else:
-            self.graph.replay()
-
-    def capture(self, take: Callable[[], None]) -> None:
-        """Record the step without running it. A schedule that waits for the device cannot be recorded."""
-        graph = torch.cuda.CUDAGraph()
-        try:
-            # Other threads, such as those that pin batches, may go on meanwhile.
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                take()
-        except RuntimeError:
-            self.refused = True
-        else:
-            self.graph = graph
+        return tuple(tensor.data_ptr() for tensor in tensors)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 import torch
 from torch import Tensor, nn
 
-from ..groups import kernels
+from ..groups import kernels, shards
 from ..groups.channels import Inside
 from ..groups.layer_groups import LayerGroups
 from .scores import ScoredGroups
@@ -21,8 +21,8 @@ from .scores import ScoredGroups
 #: A table may be padded freely up to this many entries, and beyond that up to this multiple of its groups.
 FREE_PADDING, TIMES_PADDED = 16_384, 1.5
 
-#: Entries of the memory for products of a layer's weights, which is kept: it fits into the cache of a CPU.
-MOST_PRODUCTS = 2**14
+#: Entries of the memory for products of a layer's weights, which is kept; for large layers this part of them.
+MOST_PRODUCTS, PART = 2**16, 256
 
 
 def divide(layers: dict[str, LayerGroups], last: Collection[str] = ()) -> list[list[str]]:
@@ -149,17 +149,9 @@ class Pack(nn.Module):
         return r
 
     def norms_(self, layer: LayerGroups, out: Tensor) -> None:
-        """Write the norms of a layer's groups to ``out`` without a temporary of the size of the layer."""
-        slab = layer.counted[0]
+        """Write the norms of a layer's groups to ``out``."""
         weights = [slab.tensor().detach() for slab in layer.counted]
-        if self.add_products_(layer, weights, weights, out, root=True, by_kernel=True):
-            return
-        axes = layer.inner_axes(slab, layer.view(slab, weights[0]))
-        last = len(weights) == 1 and (not axes or layer.view(slab, weights[0]).ndim - 1 in axes)
-        if last or weights[0].device.type != "cpu":  # one kernel of PyTorch, without a temporary
-            layer.norms(out=out)
-        else:
-            self.add_products_(layer, weights, weights, out, root=True)
+        self.products_(layer, weights, weights, out, root=True)
 
     def change_(self, layer: LayerGroups, name: str) -> bool:
         r"""Write :math:`\langle \theta_g, \nabla_g L \rangle` to the layer's part of ``change``.
@@ -171,35 +163,60 @@ class Pack(nn.Module):
         if any(gradient is None for gradient in gradients):
             return False
         gradients = [g.to_dense() if g.is_sparse else g for g in gradients]
-        out = self.of(self.change, name)
-        if not self.add_products_(layer, weights, gradients, out, by_kernel=True):
-            self.add_products_(layer, weights, gradients, out)
+        self.products_(layer, weights, gradients, self.of(self.change, name))
         return True
 
-    def add_products_(self, layer, first, second, out, root: bool = False, by_kernel: bool = False) -> bool:
-        """Write the sums of products over each group, or their roots, to ``out``; returns whether it did."""
-        views = [
-            (layer.view(slab, a), layer.view(slab, b), slab.axis + len(layer.replicas))
+    def products_(
+        self, layer: LayerGroups, first: list, second: list, out: Tensor, root: bool = False
+    ) -> None:
+        """Write the sums of products over each group, or their roots, to ``out``.
+
+        There is no temporary of the size of the layer.
+        """
+        if shards.is_sharded(layer):
+            shards.sums(layer, first, second, out, self.add_products_)
+            if root:
+                out.sqrt_()
+            return
+        leading, last = len(layer.replicas), len(first) - 1
+        parts = [
+            (slab, layer.view(slab, a), layer.view(slab, b))
             for slab, a, b in zip(layer.counted, first, second, strict=True)
         ]
-        if by_kernel:
-            forms = [kernels.layout_for_sums(a, b, axis, len(layer.replicas)) for a, b, axis in views]
-            found = [form for form in forms if form is not None]
-            if len(found) < len(forms):
-                return False
-            for place, ((a, b, _), form) in enumerate(zip(views, found, strict=True)):
-                kernels.add_products(a, b, form, out, place == 0, root and place == len(views) - 1)
+        found = (kernels.layout_for_sums(a, b, leading + slab.axis, leading) for slab, a, b in parts)
+        forms = [form for form in found if form is not None]
+        if len(forms) == len(parts):
+            for place, ((_, a, b), form) in enumerate(zip(parts, forms, strict=True)):
+                kernels.add_products(a, b, form, out, place == 0, root and place == last)
+        elif root and self.one_kernel(layer, parts[0][1]):
+            layer.norms(out=out)
+        else:
+            out.zero_()
+            for slab, a, b in parts:
+                self.add_products_(a, b, leading + slab.axis, leading, layer.inner_axes(slab, a), out)
+            if root:
+                out.sqrt_()
+
+    def one_kernel(self, layer: LayerGroups, view: Tensor) -> bool:
+        """Whether PyTorch's own norms of a layer are fast and have no temporary."""
+        if view.device.type != "cpu":
             return True
-        out.zero_()
-        for slab, (a, b, _) in zip(layer.counted, views, strict=True):
-            add_in_parts(a, b, layer.inner_axes(slab, a), out, self.memory(a.numel()))
-        if root:
-            out.sqrt_()
-        return True
+        axes = layer.inner_axes(layer.counted[0], view)
+        return len(layer.counted) == 1 and (not axes or view.ndim - 1 in axes)
+
+    def add_products_(
+        self, a: Tensor, b: Tensor, axis: int, leading: int, axes: list[int], out: Tensor
+    ) -> None:
+        """Add the sums of ``a * b`` over some axes to ``out``, for groups on ``axis``."""
+        form = kernels.layout_for_sums(a, b, axis, leading)
+        if form is None:
+            add_in_parts(a, b, axes, out, self.memory(a.numel()))
+        else:
+            kernels.add_products(a, b, form, out, fresh=False, root=False)
 
     def memory(self, entries: int) -> Tensor:
         """Memory for so many products, or for as many as are computed at once; it is kept."""
-        wanted = min(entries, MOST_PRODUCTS)
+        wanted = min(entries, max(MOST_PRODUCTS, entries // PART))
         if self._products is None or len(self._products) < wanted:
             with torch.inference_mode(False):
                 self._products = torch.empty(wanted, dtype=self.norms.dtype, device=self.norms.device)
@@ -221,7 +238,11 @@ class Pack(nn.Module):
         views = iter(zip(self.views()[by], self.views()[f"{by} by group"], strict=True))
         for layer in self.layers.values():
             for slab in layer.slabs:
-                view, (factor, by_group) = layer.view(slab, slab.tensor().detach()), next(views)
+                factor, by_group = next(views)
+                if shards.shard_of(slab.tensor()) is not None:
+                    shards.scale(layer, slab, by_group)
+                    continue
+                view = layer.view(slab, slab.tensor().detach())
                 form = kernels.layout_for_scale(view, slab.axis + len(layer.replicas), len(layer.replicas))
                 if form is None:
                     small.append(view)
@@ -239,7 +260,8 @@ class Pack(nn.Module):
             made |= {"kept by group": [], "alive by group": [], "shrink by group": []}
             for name, layer in self.layers.items():
                 for slab in layer.slabs:
-                    ndim = layer.view(slab, slab.tensor()).ndim
+                    shape = slab.tensor().shape  # of a sharded parameter too
+                    ndim = layer.view(slab, torch.empty(shape, device="meta")).ndim
                     factor = "factor" if slab.counted else "alive"
                     for key, of in (("kept", "kept"), ("alive", "alive"), ("shrink", factor)):
                         part = self.of(getattr(self, of), name)

@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from ..groups.layer_groups import LayerGroups
+from .capture import Captured
 
 if TYPE_CHECKING:
     from .trimmed_group_l1 import TrimmedGroupL1
@@ -100,6 +101,7 @@ class Changes:
 
     def __init__(self, penalty: TrimmedGroupL1):
         self.penalty = penalty
+        self.graph = Captured() if penalty.cuda_graph and not penalty.sharded else None
 
     def before(self, optimizer, args, kwargs):
         """Update the score before the step, or after the first call of its closure if there is one."""
@@ -127,19 +129,30 @@ class Changes:
         self.penalty.follow_model_()
         # A fused optimizer gets the gradients of a scaled loss, also for a step that it will skip.
         scale, found_inf = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
+        if self.graph is not None and self.graph.usable(self.penalty.step) and scale is None is found_inf:
+            layers = self.penalty.layers.values()
+            tensors = [slab.tensor() for layer in layers for slab in layer.counted]
+            tensors += [tensor.grad for tensor in tensors]
+            if not any(tensor is not None and tensor.is_sparse for tensor in tensors):
+                tensors += [pack.scores for pack in self.penalty.packs]
+                at = tuple(0 if tensor is None else tensor.data_ptr() for tensor in tensors)
+                self.graph.run(lambda: self.add(None, None), at)
+                return
+        self.add(scale, found_inf)
+
+    def add(self, scale: Tensor | None, found_inf: Tensor | None) -> None:
+        """Add the squared changes of all layers to their scores."""
         for pack in self.penalty.packs:
             there = [name for name, layer in pack.layers.items() if pack.change_(layer, name)]
             change = pack.change
             if there and scale is not None:
                 change.div_(scale.to(change.device))
             skip = None if found_inf is None else found_inf.reshape(()).to(change.device) > 0
-            whole = len(there) == len(pack.layers)  # then in two kernels, however many layers there are
-            for old, new in (
-                [(pack.scores, change)]
-                if whole
-                else [(pack.of(pack.scores, name), pack.of(change, name)) for name in there]
-            ):
-                Running(old).add(new.square(), skip)
+            parts = [(pack.scores, change)]  # two kernels, however many layers there are
+            if len(there) < len(pack.layers):
+                parts = [(pack.of(pack.scores, name), pack.of(change, name)) for name in there]
+            for score, new in parts:
+                Running(score).add(new.square(), skip)
 
 
 def watch(penalty: TrimmedGroupL1, optimizer: torch.optim.Optimizer) -> list:

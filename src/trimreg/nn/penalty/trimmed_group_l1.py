@@ -26,13 +26,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..groups import shards
 from ..groups.channels import inside
 from ..groups.layer_groups import OF_BLOCKS
-from ..groups.resolve import checked_size, resolve_layers, strengths
+from ..groups.resolve import checked_size, resolve_layers, strengths, unwrapped
 from . import updates
 from .fall import Fall
 from .hook import Handle, attach
-from .packs import Pack, divide
+from .packs import Pack, divide, draws
 from .rules import kept_largest
 from .scores import RANKINGS, ScoredGroups, scored
 
@@ -48,7 +49,8 @@ class TrimmedGroupL1(nn.Module):
     Parameters
     ----------
     model : nn.Module
-        Plain, compiled, or wrapped for data-parallel training.
+        Plain, compiled, wrapped for data-parallel training, or sharded by
+        ``torch.distributed.fsdp.fully_shard`` before the penalty is built.
     keep : dict
         How many groups each layer keeps. A key is a name of ``named_modules``, a glob over such names, or the
         module itself; layers that are not named are left alone. A glob without dots, such as ``"conv*"``,
@@ -175,6 +177,7 @@ class TrimmedGroupL1(nn.Module):
         self.h_schedule: Any = h_schedule
         self.alpha_schedule, self._freeze_at = alpha_schedule, freeze_at
         self.mask_ones, self.cuda_graph = mask_ones, cuda_graph
+        self.sharded = any(shards.is_sharded(layer) for layer in self.layers.values())
         self._check_options()
         parameters = [slab.tensor() for layer in self.layers.values() for slab in layer.slabs]
         devices = {parameter.device for parameter in parameters}
@@ -195,6 +198,9 @@ class TrimmedGroupL1(nn.Module):
         places = {name: pack for pack in self.packs for name in pack.layers}
         for one in self.inside:
             places[one.layer].inside.append((one, places[one.channels]))
+        # After a forward pass without a backward pass some layers of FSDP2 still hold gathered copies.
+        modules = unwrapped(model).modules() if self.sharded else ()
+        self.resharded = [module for module in modules if hasattr(module, "reshard")]
         self.handle: Handle | None = None
         with torch.no_grad():
             for pack in self.packs:
@@ -225,6 +231,12 @@ class TrimmedGroupL1(nn.Module):
                 raise ValueError(f"layer {name!r}: mode {self.mode!r} needs a finite alpha, such as 1e-4")
             if any(infinite) and self.alpha_schedule is not None:
                 raise ValueError(f"layer {name!r}: alpha_schedule needs a finite alpha; or use h_schedule")
+        drawn = self.mode != "exact" and any(draws(layer) for layer in self.layers.values())
+        if self.sharded and (drawn or self.mode == "subgradient" or self.rank_by == "activity"):
+            raise NotImplementedError(
+                "parameters that are sharded over processes need mode 'exact' (or 'bcd' without Bayesian "
+                f"layers) and rank_by 'norm' or 'taylor'; got mode={self.mode!r} and rank_by={self.rank_by!r}"
+            )
         for name, other in (("alpha_schedule", None), ("h_schedule", "auto")):
             schedule = getattr(self, name)
             if schedule not in (None, other) and not callable(schedule):
@@ -292,7 +304,7 @@ class TrimmedGroupL1(nn.Module):
     def freeze_(self) -> None:
         """Fix the ``keep`` largest groups of each layer; set the others to zero, now and in later steps."""
         for name, layer in self.layers.items():
-            if not all(torch.isfinite(slab.tensor()).all() for slab in layer.slabs):
+            if not shards.all_finite(layer):
                 problem = f"layer {name!r} has infinite or NaN weights: the training diverged"
                 raise ValueError(f"{problem}; use a smaller learning rate, or go back to a checkpoint")
         for pack, mask in self._masks():
@@ -340,7 +352,9 @@ class TrimmedGroupL1(nn.Module):
         self.h_schedule.within_(steps)
 
     def follow_model_(self) -> None:
-        """Move the penalty to the device of its layers."""
+        """Move the penalty to the device of its layers, and the layers of FSDP2 back to their shards."""
+        for module in self.resharded:
+            module.reshard()
         device = next(iter(self.layers.values())).slabs[0].tensor().device
         if device != self.step.device:
             self.to(device)
