@@ -42,12 +42,13 @@ def make_frame(n=60, seed=0):
     frame["kind"] = np.array(["low", "mid", "top"])[np.digitize(eta + rng.logistic(size=n), [-1, 1])]
     frame["count"] = rng.poisson(np.exp(0.4 * eta))
     frame["cost"] = rng.gamma(3.0, np.exp(0.4 * eta) / 3.0)
+    frame["stage"] = frame["kind"].map({"low": 1, "mid": 2, "top": 3})
     frame["months"] = rng.exponential(np.exp(-0.5 * eta))
     frame["died"] = (rng.random(n) < 0.7).astype(int)
     return frame
 
 
-TARGETS = ["y", "ill", "kind", "count", "cost", "months", "died"]
+TARGETS = ["y", "ill", "kind", "stage", "count", "cost", "months", "died"]
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """``trimreg fit``: models of tables, their files, and how bad input ends."""
 
 import base64
+import io
 import json
 import re
 import sys
@@ -63,6 +64,20 @@ def test_auto_chooses_and_says_what(call, table, tmp_path):
     assert "folds" not in answer.stderr  # short work says nothing where there is no terminal
 
 
+def test_h_of_ordered_classes_is_chosen(call, table, tmp_path):
+    file = tmp_path / "m.json"
+    fit = ["fit", table("stage"), "--target", "stage", "--loss", "ordinal", "--criterion", "bic"]
+    answer = call(*fit, "--json", file)
+    assert answer.exit_code == 0, answer.output
+    found = pd.read_csv(io.StringIO(call("predict", file, table("stage")).stdout))
+    assert list(found) == [
+        "prediction",
+        *(f"probability={k}" for k in range(4)),
+    ]  # classes are numbers from 0
+    assert set(found["prediction"]) == {1, 2, 3}
+    assert not found["probability=0"].any()
+
+
 @pytest.mark.parametrize("loss", ["quadratic", "logistic", "poisson"])
 def test_folds_are_shuffled_by_the_seed(loss):
     """The rows of a file are often sorted, and a fold of neighbours is no fair test."""
@@ -99,6 +114,8 @@ def model_in(page):
         ("count", ["--loss", "poisson"], "d2"),
         ("cost", ["--loss", "gamma"], "d2"),
         ("y", ["--loss", "huber"], "r2"),
+        ("stage", ["--loss", "ordinal"], "accuracy"),
+        ("count", ["--loss", "tweedie"], "d2"),
     ],
 )
 def test_every_loss(call, table, tmp_path, target, arguments, score):
@@ -277,8 +294,13 @@ def test_warnings_of_the_library_are_lines(call, table, monkeypatch):
         (["--target", "y", "--alpha", "nan"], "--alpha must be"),
         (["--target", "y", "--loss", "mse"], "--loss must be auto, quadratic"),
         (["--target", "y", "--loss", "logistic"], "different values; use another --loss"),
-        (["--target", "a", "--loss", "poisson"], "--loss poisson needs a target >= 0"),
-        (["--target", "a", "--loss", "gamma"], "--loss gamma needs a target > 0"),
+        (["--target", "a", "--loss", "poisson"], "--loss poisson cannot take 'a': y must be >= 0; got"),
+        (
+            ["--target", "a", "--loss", "negative_binomial"],
+            "cannot take 'a': y must hold counts 0, 1, 2, ...",
+        ),
+        (["--target", "a", "--loss", "ordinal"], "--loss ordinal needs classes"),
+        (["--target", "a", "--loss", "gamma"], "--loss gamma cannot take 'a': y must be > 0; got"),
         (["--target", "city", "--loss", "quadratic"], "must hold numbers; got text, such as"),
         (["--target", "one"], "the same value in all rows"),
         (["--target", "y", "--loss", "cox"], "needs --event"),
@@ -422,7 +444,7 @@ def test_exposures_and_offsets_multiply_the_mean(call, refused, table, tmp_path)
     call("fit", plain, "--target", "cost", "--loss", "gamma", "--h", 2, "--json", file, "--test-size", 0.2)
     assert json.loads(file.read_text())["coefficients"] == pytest.approx(found[0]["coefficients"], abs=1e-6)
     fit = ["fit", path, "--target", "money", "--h", 2, "--drop", "cost"]
-    assert "--exposure is for --loss poisson and gamma" in refused(*fit, "--exposure", "years")
+    assert "--exposure is for --loss poisson, gamma, " in refused(*fit, "--exposure", "years")
     assert "exposure 'a' must hold finite numbers > 0" in refused(*fit, "--loss", "gamma", "--exposure", "a")
     assert "column 'city' must hold numbers" in refused(*fit, "--offset", "city")
     assert "--certify is for fits without" in refused(*fit, "--offset", "logs", "--certify", 1)

@@ -10,6 +10,8 @@ import pytest
 import trimreg
 from trimreg.cli.models import scores
 from trimreg.cli.tables import learn
+from trimreg.estimators.columns import Recipe
+from trimreg.estimators.io import SavedModel
 
 KINDS = {
     "quadratic": ("y", "TrimmedLasso"),
@@ -18,6 +20,8 @@ KINDS = {
     "poisson": ("count", "TrimmedPoissonRegressor"),
     "gamma": ("cost", "TrimmedGammaRegressor"),
     "huber": ("y", "TrimmedHuberRegressor"),
+    "negative_binomial": ("count", "TrimmedNegativeBinomialRegressor"),
+    "ordinal": ("stage", "TrimmedOrdinalRegression"),
 }
 
 
@@ -33,7 +37,7 @@ def test_predictions_are_those_of_the_estimator(call, table, tmp_path, frame, ki
     X, _ = learn(frame[["a", "b", "c", "d", "city"]])[0].transform(frame)
     model = getattr(trimreg, estimator)(h=2, random_state=0).fit(X, frame[target].to_numpy())
     expected, again = model.predict(X), trimreg.load(file).predict(frame)
-    if loss == "logistic":
+    if loss in ("logistic", "ordinal"):
         assert again.tolist() == found["prediction"].tolist()
         assert found["prediction"].tolist() == expected.tolist()
         assert list(found)[1:] == [f"probability={name}" for name in model.classes_]
@@ -175,25 +179,29 @@ def test_values_that_are_filled_are_told(call, table, tmp_path):
     assert "note: missing values filled as in the fit: 'a (" in call("predict", file, new).stderr
 
 
+def saved(loss, classes=None):
+    return SavedModel(loss, None, None, classes, np.zeros(1), np.zeros(()), Recipe(()))
+
+
 def test_scores_by_hand():
     y = np.array([1.0, 2.0, 6.0])
-    found = scores("quadratic", np.array([1.0, 2.0, 3.0]), y)
+    found = scores(saved("quadratic"), np.array([1.0, 2.0, 3.0]), y)
     assert found["rmse"] == pytest.approx(np.sqrt(3.0))
     assert found["r2"] == pytest.approx(1 - 9 / 14)
-    assert scores("huber", np.array([1.0, 2.0, 3.0]), y)["mae"] == 1.0
+    assert scores(saved("huber"), np.array([1.0, 2.0, 3.0]), y)["mae"] == 1.0
     y = np.array([1.0, 3.0])
     half = 2 * np.sum(y * np.log(y / 2.0) - (y - 2.0))  # deviance of the mean
-    assert scores("poisson", np.log(y), y)["d2"] == pytest.approx(1.0)
-    assert scores("poisson", np.log([2.0, 2.0]), y)["d2"] == pytest.approx(0.0)
+    assert scores(saved("poisson"), np.log(y), y)["d2"] == pytest.approx(1.0)
+    assert scores(saved("poisson"), np.log([2.0, 2.0]), y)["d2"] == pytest.approx(0.0)
     worse = 2 * np.sum(y * np.log(y / 4.0) - (y - 4.0))
-    assert scores("poisson", np.log([4.0, 4.0]), y)["d2"] == pytest.approx(1 - worse / half)
-    assert list(scores("poisson", np.log([2.0, 2.0]), np.zeros(2))) == ["rmse"]  # nothing to explain
-    assert list(scores("gamma", np.array([0.0, 1000.0]), y)) == ["rmse"]  # beyond any number
-    found = scores("logistic", np.array([-1.0, 2.0, 3.0]), np.array(["n", "n", "y"]), ["n", "y"])
+    assert scores(saved("poisson"), np.log([4.0, 4.0]), y)["d2"] == pytest.approx(1 - worse / half)
+    assert list(scores(saved("poisson"), np.log([2.0, 2.0]), np.zeros(2))) == ["rmse"]  # nothing to explain
+    assert list(scores(saved("gamma"), np.array([0.0, 1000.0]), y)) == ["rmse"]  # beyond any number
+    found = scores(saved("logistic", ["n", "y"]), np.array([-1.0, 2.0, 3.0]), np.array(["n", "n", "y"]))
     assert found["accuracy"] == pytest.approx(2 / 3)
     assert found["auc"] == 1.0
     log_loss = np.mean([np.log1p(np.exp(-1.0)), np.log1p(np.exp(2.0)), np.log1p(np.exp(-3.0))])
     assert found["log_loss"] == pytest.approx(log_loss)
-    assert "auc" not in scores("logistic", np.array([1.0]), np.array(["y"]), ["n", "y"])
+    assert "auc" not in scores(saved("logistic", ["n", "y"]), np.array([1.0]), np.array(["y"]))
     y = np.array([[1.0, 1.0], [2.0, 1.0]])
-    assert scores("cox", np.array([2.0, 1.0]), y) == {"concordance": 1.0}
+    assert scores(saved("cox"), np.array([2.0, 1.0]), y) == {"concordance": 1.0}

@@ -15,7 +15,10 @@ from trimreg import (
     TrimmedHuberRegressor,
     TrimmedLasso,
     TrimmedLogisticRegression,
+    TrimmedNegativeBinomialRegressor,
+    TrimmedOrdinalRegression,
     TrimmedPoissonRegressor,
+    TrimmedQuantileRegressor,
 )
 from trimreg.estimators.summary import summarize
 
@@ -68,6 +71,15 @@ MODELS = {
     ),
     "poisson": (TrimmedPoissonRegressor, lambda eta, rng: rng.poisson(np.exp(eta))),
     "gamma": (TrimmedGammaRegressor, lambda eta, rng: rng.gamma(2.0, np.exp(eta))),
+    "negative_binomial": (
+        TrimmedNegativeBinomialRegressor,
+        lambda eta, rng: rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(eta))),
+    ),
+    "ordinal": (
+        TrimmedOrdinalRegression,
+        lambda eta, rng: np.digitize(eta + rng.logistic(size=eta.size), [-1, 1]) + 3,
+    ),
+    "quantile": (TrimmedQuantileRegressor, lambda eta, rng: eta + 0.7 * rng.standard_t(3, eta.size)),
     "huber": (TrimmedHuberRegressor, lambda eta, rng: eta + 0.7 * rng.standard_t(3, eta.size)),
     "cox": (TrimmedCoxRegressor, survival),
     "multitask": (

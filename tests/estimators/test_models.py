@@ -83,8 +83,8 @@ def test_float32_stays(case):
     model = case.kind(h=3).fit(X, case.y)
     assert model.coef_.dtype == np.float32
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
-    predictions = model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
-    assert predictions.dtype == np.float32
+    name = next(one for one in ("decision_function", "predict_proba", "predict") if hasattr(model, one))
+    assert getattr(model, name)(X).dtype == np.float32
 
 
 def test_weights_are_repetitions(case):

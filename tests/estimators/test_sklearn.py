@@ -28,7 +28,10 @@ from trimreg import (
     TrimmedL1,
     TrimmedLasso,
     TrimmedLogisticRegression,
+    TrimmedNegativeBinomialRegressor,
+    TrimmedOrdinalRegression,
     TrimmedPoissonRegressor,
+    TrimmedQuantileRegressor,
 )
 
 # The only skip: the check wants the environment variable SCIPY_ARRAY_API set before SciPy is imported, a
@@ -42,12 +45,27 @@ WEIGHTS_ARE_NOT_REPETITIONS = {
     "check_sample_weight_equivalence_on_sparse_data",
 }
 
+
+class RoundedNegativeBinomial(TrimmedNegativeBinomialRegressor):
+    """It refuses what is not a count, and the targets of the checks are not."""
+
+    def _target(self, y, sample_weight):
+        numbers = np.asarray(y)
+        return (np.round(numbers) if numbers.dtype.kind == "f" else y), sample_weight
+
+    def score(self, X, y):
+        return super().score(X, np.round(y))
+
+
 # Solvers and penalties are behind the checked interface: tests/estimators/test_models.py has them all.
 MODELS = [
     TrimmedPoissonRegressor(),
     TrimmedGammaRegressor(),
     TrimmedGammaRegressor(alpha=0.1, positive=True, solver="prox"),
     TrimmedHuberRegressor(),
+    RoundedNegativeBinomial(alpha=0.1),
+    TrimmedOrdinalRegression(),
+    TrimmedQuantileRegressor(),
     TrimmedGroupLasso(),
     TrimmedGroupLasso(alpha=0.1, q=np.inf),
     MultiTaskTrimmedLasso(solver="prox"),

@@ -82,8 +82,9 @@ def load(
         raise BadInput(needed if loss == "cox" else "--event is for --loss cox; use both or neither")
     if loss != "cox" and (entry, strata) != (None, None):
         raise BadInput("--entry and --strata are for --loss cox")
-    if exposure is not None and loss not in ("poisson", "gamma"):
-        raise BadInput("--exposure is for --loss poisson and gamma; use --offset")
+    log_links = [name for name in LOSSES if losses.LOSSES[name].log_link]
+    if exposure is not None and loss not in log_links:
+        raise BadInput(f"--exposure is for --loss {', '.join(log_links)}; use --offset")
     given = {
         "--target": target, "--event": event, "--entry": entry, "--strata": strata, "--subject": subject,
         "--weights": weights, "--offset": offset, "--exposure": exposure, "--index": index,
@@ -175,16 +176,16 @@ def target_of(
 ) -> np.ndarray:
     """The target in the form that the loss takes: numbers, classes, or times and events."""
     values = frame[target]
-    if loss == "logistic":
-        return _classes(values)
+    if loss in ("logistic", "ordinal"):
+        return _classes(values, loss)
     numbers = as_numbers(values).to_numpy()
-    for name, bad, what in (("poisson", numbers < 0, ">= 0"), ("gamma", numbers <= 0, "> 0")):
-        if loss == name and bad.any():
-            raise BadInput(
-                f"--loss {name} needs a target {what}; {values.name!r} has {int(bad.sum())} other values, "
-                f"such as {numbers[bad][0]:g}; use --loss quadratic"
-            )
     if loss != "cox":
+        try:
+            losses.get_loss(loss).check_target(numbers.astype(float))
+        except ValueError as error:
+            raise BadInput(
+                f"--loss {loss} cannot take {values.name!r}: {error}; use --loss quadratic"
+            ) from None
         return numbers
     happened = as_numbers(frame[event]).to_numpy()
     if not np.isin(happened, (0.0, 1.0)).all() or ((numbers < 0).any() and entry is None):
@@ -203,18 +204,18 @@ def target_of(
     return np.column_stack([start, numbers, happened])
 
 
-def _classes(values):
+def _classes(values, loss):
     pd = tables.pandas()
     if values.nunique() > MOST_CLASSES:
         raise BadInput(
-            f"--loss logistic needs classes; {values.name!r} has {values.nunique()} different values; "
+            f"--loss {loss} needs classes; {values.name!r} has {values.nunique()} different values; "
             "use another --loss or another --target"
         )
     if tables.is_number(values) and not pd.api.types.is_bool_dtype(values):
         numbers = as_numbers(values).to_numpy()
         if np.any(numbers != np.round(numbers)):
             raise BadInput(
-                f"--loss logistic needs classes; {values.name!r} has numbers such as "
+                f"--loss {loss} needs classes; {values.name!r} has numbers such as "
                 f"{numbers[numbers != np.round(numbers)][0]:g}; use --loss quadratic"
             )
         return numbers.astype(int)

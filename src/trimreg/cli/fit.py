@@ -119,6 +119,8 @@ def fit(
         options.check_certify(certify, certificate)
         if report is not None:
             options.check_report()
+        import numpy as np
+
         from ..estimators.io import SavedModel, content_of
         from . import models
         from .data import load
@@ -151,7 +153,7 @@ def fit(
             "file": data.name, "rows": n, "test_rows": 0 if test is None else len(test.frame),
             "features": X.shape[1], "seed": seed, "notes": notes,
         }  # fmt: skip
-        columns = {
+        columns: dict = {
             "target": target,
             "event": event,
             "entry": entry,
@@ -160,6 +162,8 @@ def fit(
             "exposure": exposure,
             "index": index,
         }
+        if table.loss == "ordinal":  # an estimator that chooses h takes the classes as numbers from 0
+            columns["classes"] = getattr(model, "classes_", np.arange(len(model.thresholds_) + 1)).tolist()
         content = content_of(model, recipe, **columns, data=facts)
         content["metrics"] = metrics = _metrics(SavedModel.of(content), model, train, test)
         content["certificate"] |= models.checks(model, X, train)
@@ -200,14 +204,13 @@ def _split(data, test_size, seed):
     from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
     rows = np.arange(len(data.frame))
+    classes = data.y if data.loss in ("logistic", "ordinal") else None
     try:
         if data.subjects is not None:
             shuffled = GroupShuffleSplit(1, test_size=test_size, random_state=seed)
             train, test = next(shuffled.split(rows, groups=data.subjects))
             return data.rows(train), data.rows(test)
-        train, test = train_test_split(
-            rows, test_size=test_size, random_state=seed, stratify=data.y if data.loss == "logistic" else None
-        )
+        train, test = train_test_split(rows, test_size=test_size, random_state=seed, stratify=classes)
     except ValueError as error:
         raise BadInput(f"--test-size {test_size:g} cannot be used: {error}") from None
     return data.rows(train), data.rows(test)
@@ -217,7 +220,7 @@ def _metrics(saved, model, train, test):
     from .models import scores
 
     eta = saved.predictor(train.frame)[0] + (0.0 if train.offset is None else train.offset)
-    metrics = {"train": scores(saved.loss, eta, train.y, saved.classes, train.weights)}
+    metrics = {"train": scores(saved, eta, train.y, train.weights)}
     path = getattr(model, "score_path_", None)
     if path is not None:
         chosen = path[model.best_index_]
@@ -235,7 +238,7 @@ def _metrics(saved, model, train, test):
         eta, notes = saved.predictor(test.frame)
         options.tell(notes)
         eta = eta if test.offset is None else eta + test.offset
-        metrics["test"] = scores(saved.loss, eta, test.y, saved.classes, test.weights)
+        metrics["test"] = scores(saved, eta, test.y, test.weights)
     return metrics
 
 

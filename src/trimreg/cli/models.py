@@ -12,6 +12,9 @@ _PLAIN = {
     "poisson": "TrimmedPoissonRegressor",
     "gamma": "TrimmedGammaRegressor",
     "huber": "TrimmedHuberRegressor",
+    "negative_binomial": "TrimmedNegativeBinomialRegressor",
+    "quantile": "TrimmedQuantileRegressor",
+    "ordinal": "TrimmedOrdinalRegression",
     "cox": "TrimmedCoxRegressor",
 }
 _CHOOSING = {
@@ -50,6 +53,8 @@ def build(
         if loss in _PLAIN:
             return getattr(estimators, _PLAIN[loss])(h=h, **options)
         penalty = TrimmedL1(h, groups=options.pop("groups", None))
+        if "effort" in options:
+            options["solver_options"] = {"effort": options.pop("effort")}
         return estimators.MEstimator(loss=loss, penalty=penalty, **options)
     from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
@@ -77,27 +82,24 @@ def build(
     )
 
 
-def scores(
-    loss: str, eta: np.ndarray, y: np.ndarray, classes: Any = None, weights: np.ndarray | None = None
-) -> dict[str, float]:
-    """How well linear predictors fit these targets, by the name of the measure.
+def scores(saved: Any, eta: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> dict[str, float]:
+    """How well linear predictors of a :class:`SavedModel` fit these targets, by the name of the measure.
 
-    R^2 and root mean squared error; also mean absolute error for Huber's loss; the share of deviance
-    explained for counts and positive targets; accuracy, log loss and (for two classes) area under the ROC
-    curve for classes; Harrell's concordance for survival times.
+    R^2 and root mean squared error; also mean absolute error for Huber's loss and quantiles; the share of
+    deviance explained for counts and positive targets; accuracy, log loss and (for two classes) area under
+    the ROC curve for classes; Harrell's concordance for survival times.
     """
+    loss, classes = saved.loss, saved.classes
     if loss == "cox":
         from ..estimators import concordance
 
         return {"concordance": concordance(y, eta, weights)}
     from sklearn import metrics
 
-    from ..estimators.io import probabilities
-
     weighted = {"sample_weight": weights}
-    if loss == "logistic":
+    if classes is not None:
         codes = np.searchsorted(classes, y)
-        probability = probabilities(eta)
+        probability = saved.probabilities(eta)
         found = {
             "accuracy": float(np.average(probability.argmax(axis=1) == codes, weights=weights)),
             "log_loss": metrics.log_loss(codes, probability, labels=np.arange(len(classes)), **weighted),
@@ -105,18 +107,20 @@ def scores(
         if len(classes) == 2 and np.unique(codes).size == 2:
             found["auc"] = metrics.roc_auc_score(codes, eta, **weighted)
         return found
-    from ..losses import get_loss
-
+    fitted = saved.fitted_loss()
     with np.errstate(over="ignore", invalid="ignore"):  # a log link, far from the rows that were fitted
-        mean = get_loss(loss).inverse_link(eta)
+        mean = fitted.inverse_link(eta)
         error = y - mean
         found = {"rmse": np.sqrt(np.average(error**2, weights=weights))}
-    if loss == "huber":
+    if loss in ("huber", "quantile"):
         found["mae"] = np.average(np.abs(error), weights=weights)
     if not np.isfinite(found["rmse"]) or np.ptp(y) == 0:
         return found  # there is no variance to explain
-    if loss in ("poisson", "gamma"):
-        found["d2"] = metrics.d2_tweedie_score(y, mean, power=1 if loss == "poisson" else 2, **weighted)
+    if fitted.log_link:
+        from ..estimators.models.glm import deviance_explained
+        from ..estimators.validation import check_sample_weight
+
+        found["d2"] = deviance_explained(fitted, eta, y, check_sample_weight(weights, y.size))
     else:
         found["r2"] = metrics.r2_score(y, mean, **weighted)
     return found

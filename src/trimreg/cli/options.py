@@ -19,7 +19,8 @@ Target = Annotated[str, typer.Option(help="The column to predict.", metavar="COL
 Loss = Annotated[
     str,
     typer.Option(
-        help="quadratic, logistic, poisson, gamma, huber or cox; auto: logistic for text, else quadratic."
+        help="quadratic, logistic, ordinal, squared_hinge, poisson, negative_binomial, gamma, tweedie, "
+        "huber, quantile or cox; auto: logistic for text, else quadratic."
     ),
 ]
 Event = Annotated[

@@ -106,5 +106,5 @@ def _print_scores(saved, frame, eta):
     if saved.classes is not None and not np.isin(y, saved.classes).all():
         note(f"the target {saved.target!r} has classes unknown to the fit; no scores")
         return
-    shown = in_words(scores(saved.loss, eta[known], y, saved.classes))
+    shown = in_words(scores(saved, eta[known], y))
     say(f"on {int(known.sum())} rows with {saved.target!r}: {shown}", err=True)

@@ -1,11 +1,11 @@
 """Fitted models in JSON files that any version of the library, or any other program, can read.
 
-The entries of a file: ``estimator``, ``loss``, ``target``, ``event``, ``entry``, ``strata``, ``index``,
-``classes``, ``h``, ``l2``, ``alpha`` (the number) and ``alpha_setting`` (as asked for), ``intercept``,
-``coefficients`` (by feature, in the units of the data; with several outputs by output and feature),
-``baseline`` (of a Cox model: for each stratum its ``times`` and ``log_cumulative_hazard``), ``support``,
-``features``, ``columns`` (how columns of a table become features), ``metrics``, ``certificate``, ``data``,
-``checksum`` (delete it if you change a file).
+The entries of a file: ``estimator``, ``loss``, ``estimates`` (a dispersion, thresholds), ``target``,
+``event``, ``entry``, ``strata``, ``index``, ``classes``, ``h``, ``l2``, ``alpha`` (the number) and
+``alpha_setting`` (as asked for), ``intercept``, ``coefficients`` (by feature, in the units of the data; with
+several outputs by output and feature), ``baseline`` (of a Cox model: for each stratum its ``times`` and
+``log_cumulative_hazard``), ``support``, ``features``, ``columns`` (how columns of a table become features),
+``metrics``, ``certificate``, ``data``, ``checksum`` (delete it if you change a file).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from .summary import plain
 from .survival import curves, stratum_codes
 
 FORMAT, FORMAT_VERSION = "trimreg model", 1
+_FINITE = 1e300  # stands for infinity, which JSON does not have
 _WRITTEN = "give one written by trimreg.save or trimreg fit --json"
 
 
@@ -108,7 +109,11 @@ def _check(model: SavedModel) -> None:
     classes = model.classes
     plain = isinstance(classes, list) and all(isinstance(one, (str, int, float)) for one in classes)
     _need(classes is None or (plain and len(classes) > 1), "classes", "a list of labels")
-    outputs = () if classes is None or len(classes) == 2 else (len(classes),)
+    outputs = () if classes is None or len(classes) == 2 or model.loss == "ordinal" else (len(classes),)
+    if classes is not None and model.loss == "ordinal":
+        _need(
+            len(model.fitted_loss().thresholds) == len(classes) - 1, "estimates", "thresholds of the classes"
+        )
     if classes is None and model.coef.ndim == 2:  # several targets
         outputs = model.coef.shape[:1]
     shape = (*outputs, len(model.recipe.features))
@@ -204,10 +209,19 @@ class SavedModel:
         if self.classes is None:
             with np.errstate(over="ignore"):
                 return {"prediction": get_loss(self.loss).inverse_link(eta)}
-        probability = probabilities(eta)
+        probability = self.probabilities(eta)
         chosen = [self.classes[k] for k in probability.argmax(axis=1)]
         names = [f"probability={name}" for name in self.classes]
         return {"prediction": chosen, **dict(zip(names, probability.T, strict=True))}
+
+    def fitted_loss(self) -> Any:
+        """The loss, with its other parameters as they were fitted."""
+        loss = get_loss(self.loss)
+        return type(loss)(**self.content.get("estimates", {})) if loss.has_nuisance else loss
+
+    def probabilities(self, eta: np.ndarray) -> np.ndarray:
+        """Probabilities of the classes from linear predictors."""
+        return self.fitted_loss().probabilities(eta) if self.loss == "ordinal" else probabilities(eta)
 
     def predict(self, X: Any) -> np.ndarray:
         """The prediction for every row: a mean, a class, or with Cox's model the logarithm of the risk.
@@ -295,7 +309,8 @@ def content_of(model: Any, recipe: Recipe | None = None, **more: Any) -> dict:
         "format_version": FORMAT_VERSION,
         "version": version("trimreg"),
         "estimator": type(model).__name__,
-        "loss": loss if classes is None else "logistic",
+        "loss": loss if classes is None or loss == "ordinal" else "logistic",
+        "estimates": {name: np.clip(one, -_FINITE, _FINITE) for name, one in model._estimates.items()},
         "target": None,
         "event": None,
         "classes": classes,

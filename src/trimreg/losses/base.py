@@ -53,7 +53,7 @@ class Loss:
     report_factor: float = 1.0  # of L in reports: twice least squares is the mean squared error
     copies_columns: bool = False  # whether gram works on copies of its columns, as large as these
     may_diverge: bool = False  # whether the infimum may lie at infinity; then :meth:`trouble` can tell
-    convex: bool = True  # whether L is convex; if not, fits are stationary
+    convex: bool = True  # whether L is convex; if not, gram bounds the Hessian and fits are stationary
     has_nuisance: bool = False  # whether L is a minimum over parameters that :meth:`held` can fix
 
     @property

@@ -91,10 +91,6 @@ class Shifted(Loss):
         target, offset = self._parts(y)
         return self.base.gram(design, W, eta + offset, target, d)
 
-    def step_gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> Any:
-        target, offset = self._parts(y)
-        return self.base.step_gram(design, W, eta + offset, target, d)
-
     def estimates(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> dict[str, Any]:
         target, offset = self._parts(y)
         return self.base.estimates(eta + offset, target, d)

@@ -86,7 +86,10 @@ def _second_moments(X, weights, center):
 
 
 class Fits(NamedTuple):
-    """Coefficients and intercepts of every cell, ridge by ridge and row by row, and their loss."""
+    """Coefficients and intercepts of every cell, ridge by ridge and row by row, and their loss.
+
+    A loss with parameters beside the predictor is a list: the loss of each cell, with these as fitted.
+    """
 
     coefs: np.ndarray
     intercepts: np.ndarray
@@ -115,7 +118,11 @@ class LinearFolds:
         _, grids, _ = cells(task, self.hs, self.alphas, self.ridges, **options)
         fits = [task.in_units(step.theta) for steps in grids for row in steps for step in row]
         coefs, intercepts = (np.array(values) for values in zip(*fits, strict=True))
-        return Fits(coefs, intercepts, task.loss_of_y)
+        loss = task.loss_of_y
+        if loss.has_nuisance:
+            etas = predictors(self.data.X, coefs, intercepts)
+            loss = [loss.held(eta, self.data.y, task.problem.d) for eta in etas]
+        return Fits(coefs, intercepts, loss)
 
     def score(self, fits: Fits, test: np.ndarray) -> np.ndarray:
         """Scores of every cell on the test samples, of shape (n_hs, n_alphas, n_ridges)."""
@@ -172,13 +179,14 @@ class LinearFolds:
 
 def minus_loss(data: Data, fits: Fits, test: np.ndarray) -> list[float]:
     """Minus the mean loss of the test samples (least squares: the mean squared error) for every fit."""
-    X, d, loss = data.X, data.d, fits.loss
+    X, d = data.X, data.d
     weights = np.bincount(test, d[test], minlength=d.size)
     weights = weights / weights.sum()
     eta = np.zeros((d.size, *fits.intercepts.shape[1:]))  # the other samples have no weight
     scores = []
     far = is_virtual(X)
-    for one in predictors(X if far else X[test], fits.coefs, fits.intercepts):
+    for k, one in enumerate(predictors(X if far else X[test], fits.coefs, fits.intercepts)):
+        loss = fits.loss[k] if isinstance(fits.loss, list) else fits.loss
         eta[test] = one[test] if far else one
         scores.append(-loss.report_factor * loss.value(eta, data.y, weights))
     return scores

@@ -148,6 +148,13 @@ class LinearEstimator(BaseEstimator):
         self.feature_deviation_ = details.deviation
         self._groups, self._group_names = groups_of(problem.penalty, self.n_features_in_)
         self._n_samples = problem.y.shape[0]
+        eta = details.eta
+        if problem.loss.has_nuisance and not problem.loss.sees_constants:  # eta is for centered columns
+            means = task.features.offset  # type: ignore[attr-defined]
+            eta = eta + float(means @ np.asarray(result.coef, dtype=float))
+        self._estimates = problem.loss.estimates(eta, problem.y, problem.d)
+        for name, value in self._estimates.items():
+            setattr(self, f"{name}_", value)
         self._keep(task, details)
 
     def _start(self, data: Data, settings: Settings) -> np.ndarray | None:

@@ -260,9 +260,10 @@ def _best_thresholds(eta, codes, d, n_classes):
         if np.max(np.abs(gradient)) <= 1e-16 * weight:
             break
         while True:
-            banded = np.stack([np.append(0.0, beside), diagonal + max(ridge, 1e-300)])
+            curved = diagonal + max(ridge, 1e-300)
             try:
-                moved = c - solveh_banded(banded, gradient)
+                banded = np.stack([np.append(0.0, beside), curved])
+                moved = c - (solveh_banded(banded, gradient) if c.size > 1 else gradient / curved)
             except np.linalg.LinAlgError:
                 moved = np.full_like(c, np.nan)
             lower = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import Loss, Nuisance, deflated, require, require_finite
+from ..base import Loss, Nuisance, require, require_finite
 from ..quadratic import check_size
 from .poisson import Poisson, bounded_exp, exp, log_link_slope_bound
 
@@ -99,8 +99,8 @@ class NegativeBinomial(Nuisance, Loss):
         def slope(log_a):
             a = np.exp(log_a)
             with np.errstate(over="ignore", invalid="ignore"):
-                terms = live_y * live_mean / (1.0 + a * live_mean) - _curved(a, live_mean)[0]
-            return float(live_d @ (terms - rising(a)[1][live]))
+                terms = live_y * live_mean / (1.0 + a * live_mean) - _curved(a, live_mean)
+            return float(live_d @ (terms - rising.slope(a)[live]))
 
         if not slope(-np.inf) < 0:
             return 0.0
@@ -127,7 +127,9 @@ class NegativeBinomial(Nuisance, Loss):
         if a == 0:
             return Poisson().pointwise(eta, y)
         log_a = np.log(a)
-        return np.logaddexp(0.0, eta + log_a) / a + y * np.logaddexp(-eta, log_a) - self._rising_of(y)(a)[0]
+        return (
+            np.logaddexp(0.0, eta + log_a) / a + y * np.logaddexp(-eta, log_a) - self._rising_of(y).value(a)
+        )
 
     def gradient(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
         """The derivative at the best dispersion as if it were fixed, by the envelope theorem."""
@@ -135,35 +137,14 @@ class NegativeBinomial(Nuisance, Loss):
         return d * ((mean - y) / (1.0 + a * mean))
 
     def curvature(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
-        """``d_i (1 + a y) mu / (1 + a mu)^2``; for an estimated dispersion an upper bound."""
+        """``d_i (1 + a y) mu / (1 + a mu)^2``; for an estimated dispersion an upper bound.
+
+        It is the curvature for a fixed dispersion, which is close: the mean and the dispersion are orthogonal
+        parameters. The Hessian of L itself need not be positive definite, so that :meth:`gram` is the bound.
+        """
         mean, a = bounded_exp(eta), self.dispersion_at(eta, y, d)
         whole = 1.0 + a * mean
         return d * ((1.0 + a * y) * (mean / whole) / whole)
-
-    def gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> np.ndarray:
-        r"""With an estimated dispersion :math:`\mathrm{diag}(c) - u u' / \partial_a^2 L`.
-
-        Here c is the :meth:`curvature` and :math:`u = \partial_a \nabla L`, since the dispersion moves with
-        eta such that :math:`\partial_a L = 0`.
-        """
-        gram = self.step_gram(design, W, eta, y, d)
-        a = self.dispersion_at(eta, y, d)
-        if self.dispersion is not None or a == 0:
-            return gram
-        mean = bounded_exp(eta)
-        with np.errstate(over="ignore", invalid="ignore"):
-            whole = 1.0 + a * mean
-            bend = -y * (mean / whole) ** 2 - _curved(a, mean)[1] - self._rising_of(y)(a)[2]
-            bend = float(d[d > 0] @ bend[d > 0])
-        if not 0 < bend < np.inf:
-            return gram
-        mixed = d * ((y - mean) / whole) * (mean / whole)
-        return deflated(gram, design, W, mixed[:, None], np.array([[1.0 / bend]]))
-
-    def step_gram(self, design: Any, W: np.ndarray, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> Any:
-        """With the dispersion fixed: always positive semidefinite, and close, as the mean and the dispersion
-        are orthogonal parameters."""
-        return design.gram(W, self.curvature(eta, y, d), W)
 
     def infimum(self, y: np.ndarray) -> np.ndarray:
         """At ``mu = y``; for an estimated dispersion that of a = 0, the smallest."""
@@ -190,19 +171,17 @@ class NegativeBinomial(Nuisance, Loss):
 
 
 def _curved(a, mean):
-    r""":math:`[\log(1 + a\mu) - a\mu / (1 + a\mu)] / a^2` and its derivative in a."""
+    r""":math:`[\log(1 + a\mu) - a\mu / (1 + a\mu)] / a^2`."""
     x = a * mean
     small = x < _SMALL
     near, far = np.where(small, x, 0.0), np.where(small, 1.0, x)
     h = (np.log1p(far) - far / (1.0 + far)) / far**2
-    bend = 1.0 / (far * (1.0 + far) ** 2) - 2.0 * h / far
     h = np.where(small, 0.5 - near * (2 / 3 - near * (3 / 4 - near * (4 / 5 - near * 5 / 6))), h)
-    bend = np.where(small, -2 / 3 + near * (3 / 2 - near * (12 / 5 - near * (10 / 3 - near * 30 / 7))), bend)
-    return mean * (mean * h), mean * (mean * (mean * bend))
+    return mean * (mean * h)
 
 
 class _Rising:
-    r""":math:`\sum_{k < y} \log(1 + a k)` and its first two derivatives in a, for each count y.
+    r""":math:`\sum_{k < y} \log(1 + a k)` and its derivative in a, for each count y.
 
     Up to 1024 terms are added. The others are an integral up to y - 1/2 by Gauss's rule between neighboring
     counts and powers of two, with the first term of the Euler-Maclaurin formula; the error is below 1e-11.
@@ -210,33 +189,28 @@ class _Rising:
 
     def __init__(self, y: np.ndarray):
         levels, self.code = np.unique(y, return_inverse=True)
-        first = np.arange(min(_SUMMED, int(min(levels[-1], _SUMMED))), dtype=float)
+        first = np.arange(int(min(levels[-1], _SUMMED)), dtype=float)
         cuts = levels[levels > _SUMMED]
         if cuts.size:
-            powers = 2.0 ** np.arange(np.log2(_SUMMED), np.log2(cuts[-1]))
-            cuts = np.union1d(cuts, powers)
+            cuts = np.union1d(cuts, 2.0 ** np.arange(np.log2(_SUMMED), np.log2(cuts[-1])))
         ends = cuts - 0.5
         half = np.diff(ends) / 2.0
         points = (ends[:-1] + half)[:, None] + half[:, None] * _POINTS
         self.nodes = np.concatenate([first, points.ravel()])
         self.weights = np.concatenate([np.ones(first.size), (half[:, None] * _WEIGHTS).ravel()])
-        self.levels, self.large = levels, levels > _SUMMED
-        self.count = np.where(
-            self.large, first.size + _POINTS.size * np.searchsorted(cuts, levels), levels
-        ).astype(int)
+        self.large = levels > _SUMMED
+        self.ends = levels[self.large]
+        nodes_below = first.size + _POINTS.size * np.searchsorted(cuts, levels)
+        self.count = np.where(self.large, nodes_below, levels).astype(int)
 
-    def __call__(self, a: float) -> list[np.ndarray]:
-        found = []
-        ends, starts = self.levels[self.large], float(_SUMMED)
-        at = [_log_terms(a, t) for t in (self.nodes, ends, ends - 1.0, starts, starts - 1.0)]
-        for inner, up, below, start, before in zip(*at, strict=True):
-            total = np.append(0.0, np.cumsum(self.weights * inner))[self.count]
-            total[self.large] -= (up - below - start + before) / 24.0
-            found.append(total[self.code])
-        return found
+    def value(self, a: float) -> np.ndarray:
+        return self._sums(lambda t: np.log1p(a * t))
 
+    def slope(self, a: float) -> np.ndarray:
+        return self._sums(lambda t: t / (1.0 + a * t))
 
-def _log_terms(a, t):
-    """``log(1 + a t)`` and its first two derivatives in a."""
-    slope = t / (1.0 + a * t)
-    return np.log1p(a * t), slope, -slope * slope
+    def _sums(self, term):
+        total = np.append(0.0, np.cumsum(self.weights * term(self.nodes)))[self.count]
+        first = term(_SUMMED) - term(_SUMMED - 1.0)
+        total[self.large] -= (term(self.ends) - term(self.ends - 1.0) - first) / 24.0
+        return total[self.code]
