@@ -46,6 +46,10 @@ CASES = {  # the group of each row of the layers that compute the block, and of 
     "width of fused heads": (
         fused, "width", (3, 2), {"qkv": lambda i: (i % 6 // 2, i % 2)}, {"proj": lambda i: (i // 2, i % 2)},
     ),
+    "heads with their rows side by side": (
+        lambda: Block(query_key_value=nn.Linear(4, 18), dense=nn.Linear(6, 4), head_size=2), "heads", (3,),
+        {"query_key_value": lambda i: (i // 6,)}, {"dense": lambda i: (i // 2,)},
+    ),
     "units of a gated perceptron": (
         lambda: Block(gate_up_proj=nn.Linear(3, 10), down_proj=nn.Linear(5, 3)), "units", (5,),
         {"gate_up_proj": lambda i: (i % 5,)}, {"down_proj": lambda i: (i,)},
@@ -122,6 +126,8 @@ def test_a_glob_takes_a_block_and_not_the_part_that_computes_it():
         "attn.c_attn": "heads",
         "mlp": "units",
     }
+    with pytest.raises(ValueError, match=r"'\*\.c_attn' .* use '\*\*\.c_attn' for any depth"):
+        TrimmedGroupL1(nn.ModuleDict({"deep": model}), {"*.c_attn": 2})
     part = TrimmedGroupL1(model, {"*fc1": 2}, groups="units").layers["mlp.fc1"]
     assert [slab.owner for slab in part.counted] == [model["mlp"].fc1, model["mlp"].fc2]
 

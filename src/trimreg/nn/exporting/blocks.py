@@ -155,9 +155,9 @@ def _groups_at(model: nn.Module, name: str, kind: str) -> LayerGroups:
 
 def _influential(model: nn.Module, wanted: Asked) -> Tensor:
     """The kept groups; of heads, only those that give values which are read."""
-    groups, mask = wanted.groups, wanted.mask.clone()
-    if groups.kind == "heads":
-        block: Any = _block_at(model, groups.name, "heads")
+    groups, mask = _groups_at(model, wanted.groups.name, wanted.groups.kind), wanted.mask.clone()
+    block: Any = _block_at(model, groups.name, groups.kind)
+    if groups.kind == "heads" and block.others:
         values = [replace(slab, counted=True) for slab in block.others[-1].slabs(blocks_of(block.width))]
         read = [slab for slab in groups.slabs if slab.owner is block.out and slab.attribute == "weight"]
         for slabs in (values, read):
@@ -253,7 +253,7 @@ def _cut(model: nn.Module, cut: Cut, groups: LayerGroups, mask: Tensor) -> nn.Mo
     _note(block.module, before, _numbers(small))
     if isinstance(block.module, nn.MultiheadAttention):
         return _put(model, cut.name, _slim(small, SlimAttention))
-    if cut.slim and isinstance(block, Attention) and len(set(block.layers())) == 1:
+    if cut.slim and isinstance(block, Attention) and block.others and len(set(block.layers())) == 1:
         return _put(model, cut.name, _slim(small, SlimSelfAttention))
     return model
 

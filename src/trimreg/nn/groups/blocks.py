@@ -25,6 +25,7 @@ ATTENTIONS = (
     ("attention.query", "attention.key", "attention.value", "output.dense"),
     ("q_lin", "k_lin", "v_lin", "out_lin"), ("to_q", "to_k", "to_v", "to_out.0"),
     ("qkv", "proj"), ("to_qkv", "to_out.0"), ("c_attn", "c_proj"), ("qkv_proj", "o_proj"), ("Wqkv", "Wo"),
+    ("query_key_value", "dense"),
 )  # fmt: skip
 #: Names of the layers that compute the hidden units of a perceptron, and last of the layer that reads them.
 PERCEPTRONS = (
@@ -81,7 +82,10 @@ def row_axis(module: nn.Module) -> int:
 
 @dataclass(frozen=True)
 class Attention:
-    """Attention with ``heads`` heads of queries and ``shared`` heads of keys and values."""
+    """Attention with ``heads`` heads of queries and ``shared`` heads of keys and values.
+
+    Without ``others`` the rows of queries contain those of keys and values: of all three for each head.
+    """
 
     module: nn.Module  # its forward splits the heads
     queries: Rows
@@ -95,7 +99,8 @@ class Attention:
         """The number of groups, their slabs, and the replicas: the heads, if the groups lie inside them."""
         share, read = self.heads // self.shared, 1 - row_axis(self.out)
         if kind == "heads":
-            slabs = [*self.queries.slabs(blocks_of(share * self.width))]
+            rows = share * self.width if self.others else 3 * self.width
+            slabs = [*self.queries.slabs(blocks_of(rows))]
             slabs += [slab for rows in self.others for slab in rows.slabs(blocks_of(self.width))]
             return self.shared, [*slabs, Slab(self.out, "weight", read, 0, share * self.width)], ()
         place = _inside(self.shared, self.width if kind == "queries" else 1)
@@ -115,6 +120,10 @@ class Attention:
         by_head += [name for name, size in others.items() if not self._is_norm(name, size)]
         if by_head:
             return f"its {by_head[0]!r} depends on the heads, or is not known"
+        if kind != "heads" and not self.others:
+            return (
+                "its rows are in the order of heads, each with its query, key and value; use groups='heads'"
+            )
         if kind == "queries" and self.heads == self.shared:
             return "groups 'queries' need several queries for each key; use groups='heads'"
         if kind != "width":
@@ -231,9 +240,12 @@ def attention_of(module: Any) -> Attention | None:
         fits = width and queries == total and shared == values and 0 < shared <= total
         if not fits or total % shared or shared % width or (names[0] == "c_attn" and not row_axis(layers[0])):
             continue
+        if names[0] == "query_key_value":
+            starts = (0,)
+            if shared != total:
+                continue
         rows = [
-            Rows(layer, start, bias_start=start)
-            for layer, start in zip((layers * 3)[:3], starts, strict=True)
+            Rows(layer, start, bias_start=start) for layer, start in zip(layers * 3, starts, strict=False)
         ]
         return Attention(holder, rows[0], tuple(rows[1:]), out, total // width, shared // width, width)
     return None

@@ -160,7 +160,9 @@ def _match_glob(key, value, layers, what, takes, by_glob):
     if not any(map(takes[0], hits)):  # of a block and the part that computes its groups, the block
         hits = [name for name in hits if not any(name.startswith(f"{whole}.") for whole in hits)]
     if not hits:
-        raise ValueError(f"{what}: {key!r} matches no layer with groups; {_nearest(key, layers)}")
+        deep = key.startswith("*.") and any(name_matches(name, f"*{key}") for name in own)
+        deeper = f"use {'*' + key!r} for any depth; " if deep else ""
+        raise ValueError(f"{what}: {key!r} matches no layer with groups; {deeper}{_nearest(key, layers)}")
     for name in hits:
         if name in by_glob and by_glob[name][1] != value:
             both = f"{by_glob[name][0]!r} and {key!r}"
