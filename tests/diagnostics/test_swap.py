@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import minimize, nnls
+from scipy.optimize import lsq_linear, minimize
 
 from trimreg.diagnostics import Swap, best_swap, columns, exact_penalty_alpha, is_local_minimum
 from trimreg.diagnostics.candidate import read_candidate
@@ -380,32 +380,45 @@ def test_more_nonzeros_than_samples_are_survived():
     assert np.isfinite(swap.gain)
 
 
-def test_positive():
-    tried = 0
-    for seed in range(20):
+@pytest.mark.parametrize("kind", ["positive", "boxes", "ridge"])
+def test_every_swap_within_bounds_is_refitted(kind):
+    found = 0
+    for seed in range(12):
         rng, X, y = random_problem(seed, p=8)
-        y = y + X @ np.full(8, 2.0)  # so that positive fits are common
-        d, root = np.full(40, 1 / 40), np.sqrt(1 / 40)
-        S = rng.choice(8, size=3, replace=False)
-        theta = np.zeros(8)
-        theta[S] = nnls(root * X[:, S], root * y)[0]
-        if np.count_nonzero(theta) < 3:
-            continue
-        tried += 1
-        base = 0.5 * d @ (y - X @ theta) ** 2
-        swap = best_swap(X, y, theta, penalty=TrimmedL1(3), alpha=exact_penalty_alpha(X, y), positive=True)
-        kept = []
-        for i, j in product(S.tolist(), sorted(set(range(8)) - set(S.tolist()))):
-            point, value = fit(X, y, d, [*(set(S.tolist()) - {i}), j])
-            if (point >= 0).all():
-                kept.append((base - value, i, j))
-        best = max(kept, default=(0.0, None, None))
-        if best[0] > 1e-9 * base:
-            assert (swap.leaves, swap.enters, swap.exact) == (*best[1:], False)
-            assert swap.gain == pytest.approx(best[0])
+        y, l2 = y + X @ np.full(8, 2.0), 0.3 if kind == "ridge" else 0.0
+        upper = np.full(8, np.inf) if kind == "positive" else rng.uniform(0.5, 3.0, 8)
+        lower = np.zeros(8) if kind == "positive" else -rng.uniform(0.0, 1.0, 8)
+        Z, target = (
+            np.vstack([X / np.sqrt(40), np.sqrt(l2) * np.eye(8)]),
+            np.append(y / np.sqrt(40), np.zeros(8)),
+        )
+
+        def fit_within(S):
+            theta = np.zeros(8)
+            theta[S] = lsq_linear(Z[:, S], target, (lower[S], upper[S]), method="bvls").x  # noqa: B023
+            return theta, 0.5 * np.sum((target - Z @ theta) ** 2)  # noqa: B023
+
+        S = np.sort(rng.choice(8, size=3, replace=False))
+        theta, base = fit_within(S)
+        left = np.flatnonzero(theta).tolist()
+        bounds = {"positive": True} if kind == "positive" else {"lower": lower, "upper": upper}
+        alpha = exact_penalty_alpha(X, y)
+        swap = best_swap(X, y, theta, penalty=TrimmedL1(3), alpha=alpha, l2=l2, **bounds)
+        gains = {
+            (i, j): base - fit_within([*(k for k in left if k != i), j])[1]
+            for i in (left if len(left) == 3 else [None])
+            for j in set(range(8)) - set(left)
+        }
+        best = max(gains, key=gains.__getitem__)
+        assert swap.exact
+        if gains[best] > 1e-8 * base:
+            assert (swap.leaves, swap.enters) == best
+            assert swap.gain == pytest.approx(gains[best])
+            found += 1
         else:
             assert not swap
-    assert tried >= 8
+        assert best_swap(X, y, theta, penalty=TrimmedL1(3), alpha=0.01, l2=l2, **bounds).exact is False
+    assert found >= 6
 
 
 @pytest.mark.parametrize("convert", [sp.csc_array, sp.csr_matrix, np.float32, np.asfortranarray])

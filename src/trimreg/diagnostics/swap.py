@@ -39,6 +39,7 @@ from scipy.linalg import solve_triangular
 
 from ..losses import Loss, Quadratic, get_loss
 from ..penalties import TrimmedL1
+from .bounded_swap import BoundedSwaps
 from .candidate import read_candidate
 
 _RELATIVE_GAIN = 1e-9
@@ -103,9 +104,10 @@ def best_swap(
         Used if ``fit_intercept`` is false; otherwise the intercept is refitted with the rest.
     loss : str or loss object
         Least squares; any other is a ``ValueError``.
-    positive : bool
-        Whether ``theta >= 0`` is required. Then only swaps whose refit satisfies it are reported, and
-        ``exact`` is false unless the refits without the constraint show no gain either.
+    positive, lower, upper
+        As in :func:`stationarity`. Swaps are refitted within the bounds, which is exact in the first case. In
+        the soft case only swaps whose refit without bounds satisfies them are reported, and ``exact`` is
+        false.
 
     Returns
     -------
@@ -151,13 +153,33 @@ def best_swap(
         raise ValueError("coef must be 0 for excluded features, and within the bounds")
     data = point.data
     target = data.target if data.fit_intercept else data.y - point.intercept
-    model = _Model(point, target)
     floor = _RELATIVE_GAIN * point.objective() + _EPS * 0.5 * data.rms(target) ** 2
+    if point.bounds is not None and _is_hard(point, target):
+        gain, leaves, enters, exact = BoundedSwaps(point, target).best(floor)
+        return Swap(leaves, enters, gain, exact)
+    model = _Model(point, target)
     best, found = _candidates(model, floor)
     gain, i, j = _attained(model, found, floor)
     if j is not None:
         return Swap(None if i < 0 else i, j, gain, model.exact and point.bounds is None)
     return Swap(None, None, best, model.exact and found[0].size == 0)
+
+
+def _is_hard(point, target):
+    """Whether nothing penalized is nonzero, and alpha is at or over the exact-penalty threshold."""
+    factor, columns = point.factor, point.data.columns
+    regular = (factor > 0) & np.isfinite(factor)
+    if np.count_nonzero(regular & (point.clean_theta != 0)) > point.penalty.n_free:
+        return False
+    counted = regular & (columns.norms > 0)
+    longest = np.max(columns.norms[counted] / factor[counted], initial=0.0)
+    if point.bounds is not None:  # the loss at the least coefficients is at most that at 0, if 0 is allowed
+        least = np.clip(0.0, *point.bounds)
+        away = np.flatnonzero(least)
+        target = target - columns.dense(away) @ least[away]
+    # For the target minus a fixed intercept, which the loss of the data does not know. A relative 1e-12
+    # allows for an alpha equal to the threshold, computed in another order.
+    return point.alpha >= (1 - 1e-12) * float(longest) * point.data.rms(target)
 
 
 def _candidates(model, floor):
@@ -213,12 +235,7 @@ class _Model:
         self.outside = regular & (theta == 0) & alive
         self.n_free = point.penalty.n_free
 
-        # For the target minus a fixed intercept, which the loss of the data does not know.
-        counted = alive & regular
-        longest = np.max(self.columns.norms[counted] / factor[counted], initial=0.0)
-        threshold = float(longest) * point.data.rms(target)
-        # A relative 1e-12 allows for an alpha equal to the threshold, computed in another order.
-        hard = not paying.any() and point.alpha >= (1 - 1e-12) * threshold
+        hard = _is_hard(point, target)
         self.threshold = np.full(theta.size, np.inf) if hard else point.alpha * np.where(regular, factor, 0.0)
 
         # Least penalized first: a free column that earlier ones explain can be set to 0 and its share given
