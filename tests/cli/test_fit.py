@@ -35,6 +35,21 @@ def test_least_squares_is_the_estimator_on_one_hot_columns(call, table, tmp_path
     assert "'city' is text: one-hot" in answer.stderr
 
 
+def test_bounds_of_all_and_of_one_column(call, table, tmp_path):
+    how = ("--target", "y", "--h", 4, "--lower", "a=-0.5", "--lower", -3, "--upper", "city=0.25")
+    answer = call("fit", table("y"), *how, "--json", tmp_path / "m.json")
+    assert answer.exit_code == 0, answer.output
+    content = json.loads((tmp_path / "m.json").read_text())
+    assert content["bounds"]["a"] == [-0.5, None]
+    assert content["bounds"]["b"] == [-3.0, None]
+    assert content["bounds"]["city=Oslo"] == content["bounds"]["city=Bonn"] == [-3.0, 0.25]
+    assert "at bound" in answer.stdout
+    for given, said in (("age=1", "--lower names no column: 'age'"), ("a=x", "--lower must be NUMBER or")):
+        answer = call("fit", table("y"), "--target", "y", "--h", 2, "--lower", given)
+        assert answer.exit_code == 2
+        assert said in answer.stderr
+
+
 def test_the_path_on_the_page_has_the_ridge_of_the_model(call, table, tmp_path, monkeypatch):
     from trimreg.cli import path
 

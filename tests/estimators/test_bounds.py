@@ -1,18 +1,30 @@
 """Bounds of coefficients: equal to other libraries without a penalty, and to their own special cases."""
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import lsq_linear, minimize
 
+import trimreg
 from trimreg import (
     MCP,
     SCAD,
     SLOPE,
+    MEstimatorCV,
+    StabilitySelection,
     TrimmedL1,
     TrimmedLasso,
+    TrimmedLassoCV,
+    TrimmedLogisticRegression,
+    diagnostics,
     solve,
+    steps,
+    trimmed_path,
 )
+from trimreg._files import BadInput
 
 
 def boxed(seed, n=60, p=9):
@@ -136,3 +148,139 @@ def test_what_is_never_penalized_may_have_any_bounds(loss):
     )
     assert np.count_nonzero(few.coef[2:]) <= 2
     assert 0.1 <= few.coef[0] <= 0.2
+
+
+# -- estimators ----------------------------------------------------------------------------------------------
+
+
+def test_paths_folds_steps_and_resampling_keep_the_bounds():
+    X, y, lower, upper = boxed(6)
+    how = {"lower": lower, "upper": upper}
+    path = trimmed_path(X, y, hs=[0, 2, 4, 9], alphas=["exact", 0.1], **how)
+    assert np.all((lower <= path.coefs) & (path.coefs <= upper))
+    single = TrimmedLasso(h=4, **how).fit(X, y)
+    assert path.objectives[2, 0] <= single.objective_ * (1 + 1e-9)
+    chosen = TrimmedLassoCV(hs=[1, 4, 9], cv=3, **how).fit(X, y)
+    assert np.all((lower <= chosen.coef_path_) & (chosen.coef_path_ <= upper))
+    *_, last = steps(X, y, penalty=TrimmedL1(4), alpha="exact", **how)
+    assert np.all((lower <= last.coef) & (last.coef <= upper))
+    robust = TrimmedLasso(h=4, n_outliers=3, **how).fit(X, y)
+    assert np.all((lower <= robust.coef_) & (robust.coef_ <= upper))
+    stable = StabilitySelection(TrimmedLasso(h=2, upper=0.0), hs=[2], n_pairs=3).fit(X, y)
+    assert not stable.scores_[(X * y[:, None]).sum(axis=0) > 100].any()
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma"])
+@pytest.mark.parametrize("criterion", ["cv", "bic"])
+def test_a_choice_where_the_bounds_exclude_zero(loss, criterion):
+    X, y, *_ = boxed(7)
+    y = np.exp(np.clip(X[:, 0], -2, 2)) + 0.1
+    y = np.round(y) if loss == "poisson" else y
+    factor = np.r_[0.0, np.ones(8)]
+    lower = np.r_[0.3, np.full(8, -np.inf)]
+    how = {"penalty_factor": factor, "lower": lower, "criterion": criterion}
+    model = MEstimatorCV(loss, hs=[0, 2], l2s=0.0, cv=3, **how).fit(X, y)
+    assert np.all(model.coef_path_[..., 0] >= 0.3)
+    plain = solve(X, y, loss=loss, penalty=TrimmedL1(model.h_, factor), alpha="exact", lower=lower, **FIT)
+    np.testing.assert_allclose(model.coef_, plain.coef, atol=1e-4)
+
+
+FIT = {"fit_intercept": True, "standardize": True}
+
+
+def test_diagnostics_and_summaries_know_the_bounds(tmp_path):
+    X, y, lower, upper = boxed(8)
+    frame = pd.DataFrame(X, columns=list("abcdefghi"))
+    model = TrimmedLasso(h=5, lower=lower, upper=upper).fit(frame, y)
+    problem = model.problem(frame, y)
+    assert diagnostics.stationarity(**problem) < 1e-12
+    assert diagnostics.is_local_minimum(**problem)
+    swap = diagnostics.best_swap(**problem)
+    assert (bool(swap), swap.exact) == (False, True)
+    free = problem | {"lower": None, "upper": None}
+    assert diagnostics.stationarity(**free) > 1e-3
+    assert "free" in diagnostics.is_local_minimum(**free).reason
+    beyond = problem | {"lower": None, "upper": model.coef_ - 1e-3}
+    assert diagnostics.stationarity(**beyond) == np.inf
+    assert diagnostics.is_local_minimum(**beyond).reason == "its coefficient is beyond a bound"
+
+    table = model.summary().to_frame()
+    reached = {name: table.loc[name, "at bound"] for name in table.index}
+    for name, side in reached.items():
+        j = frame.columns.get_loc(name)
+        at = {"lower": lower[j], "upper": upper[j], None: np.nan}[side]
+        assert (model.coef_[j] == at) == (side is not None)
+    assert {"lower", "upper"} & set(reached.values())
+    with pytest.raises(ValueError, match="positive, lower and upper must be left off"):
+        model.certify(frame, y)
+
+    again = trimreg.load(trimreg.save(model, tmp_path / "model.json"))
+    assert again.content["bounds"]["a"] == [None, upper[0]]
+    assert again.content["bounds"]["e"] == [lower[4], upper[4]]
+    plain = TrimmedLasso(h=2).fit(X, y)
+    assert plain.bounds_ is None
+    assert trimreg.load(trimreg.save(plain, tmp_path / "plain.json")).content["bounds"] is None
+    content = again.content | {"bounds": {"a": [2.0, 1.0]}}
+    (tmp_path / "bad.json").write_text(json.dumps(content))
+    with pytest.raises(BadInput, match="bounds"):
+        trimreg.load(tmp_path / "bad.json")
+
+
+def test_bounds_by_the_names_of_columns():
+    X, y, *_ = boxed(9)
+    frame = pd.DataFrame(X, columns=list("abcdefghi"))
+    model = TrimmedLasso(h=9, lower={"c": 0.0}, upper={"a": 0.1, "c": 0.2}).fit(frame, y)
+    upper = np.array([0.1, np.inf, 0.2, *[np.inf] * 6])
+    expected = TrimmedLasso(h=9, lower=np.where(np.arange(9) == 2, 0.0, -np.inf), upper=upper).fit(X, y)
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
+    with pytest.raises(ValueError, match="lower names no column of X: 'z'; the columns are 'a', 'b'"):
+        TrimmedLasso(lower={"z": 0.0}).fit(frame, y)
+    with pytest.raises(ValueError, match="upper names no column of X: 'a'; the columns are none"):
+        TrimmedLasso(upper={"a": 0.0}).fit(X, y)
+
+
+# -- bad input -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"lower": [0.0] * 8}, r"lower must be a number, or hold one for each of the 9 features; got shape"),
+        ({"upper": np.zeros((9, 1))}, "upper must be a number, or hold one"),
+        ({"lower": np.nan}, "lower must not be NaN, nor inf"),
+        ({"upper": -np.inf}, "upper must not be NaN, nor -inf"),
+        ({"lower": "no"}, "lower"),
+        ({"lower": -1.0, "upper": np.r_[np.zeros(8), -2.0]}, "lower must not be above upper; got -1 and"),
+        ({"lower": np.r_[np.zeros(8), 0.5]}, "lower excludes 0 for feature 8: got 0.5. What is penalized"),
+        ({"upper": -0.5}, "upper excludes 0 for feature 0: got -0.5"),
+        ({"upper": 1.0, "groups": np.arange(9) // 3}, "upper is for single coefficients"),
+        ({"upper": 1.0, "positive": 1}, "positive must be True or False"),
+    ],
+)  # fmt: skip
+def test_bad_bounds_are_named(bad, message):
+    X, y, *_ = boxed(0)
+    with pytest.raises(ValueError, match=message):
+        TrimmedLasso(h=2, **bad).fit(X, y)
+
+
+def test_bounds_that_do_not_fit_the_model():
+    X, y, *_ = boxed(0)
+    with pytest.raises(ValueError, match="lower is for single coefficients"):
+        TrimmedLogisticRegression(lower=0.0).fit(X, np.arange(60) % 3)
+    with pytest.raises(
+        ValueError, match="upper must be 0 or infinite with penalty SLOPE, which takes signs only"
+    ):
+        solve(X, y, penalty=SLOPE(), alpha=0.1, upper=1.0)
+    X[:, 0] = 2.0
+    with pytest.raises(ValueError, match="lower excludes 0 for feature 0, which is constant"):
+        solve(
+            X,
+            y,
+            penalty=TrimmedL1(1, np.r_[0.0, np.ones(8)]),
+            alpha=0.1,
+            lower=np.r_[1.0, np.full(8, -9)],
+            **FIT,
+        )
+    for name, call in (("lower", diagnostics.stationarity), ("upper", diagnostics.best_swap)):
+        with pytest.raises(ValueError, match=name):
+            call(X, y, np.zeros(9), penalty=TrimmedL1(1), alpha=0.1, **{name: [1.0, 2.0]})

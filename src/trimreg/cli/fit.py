@@ -71,6 +71,8 @@ def fit(
     positive: Annotated[
         bool, typer.Option("--positive", help="Allow nonnegative coefficients only.")
     ] = False,
+    lower: options.Bound = None,
+    upper: options.Bound = None,
     effort: Annotated[str, typer.Option(help="How hard to search: low, medium or high.")] = "medium",
     seed: Annotated[int, typer.Option(help="Seed of the folds and the test set.")] = 0,
     jobs: Annotated[
@@ -141,6 +143,7 @@ def fit(
             table.loss, h, alpha, l2, criterion=criterion, rule=rule,
             folds=folds, seed=seed, jobs=jobs, groups=recipe.groups if group_categories else None,
             standardize=standardize, positive=positive, effort=effort, subjects=train.subjects is not None,
+            lower=options.bounds("--lower", lower, recipe), upper=options.bounds("--upper", upper, recipe),
         )  # fmt: skip
         options.tell(notes)
         y, more = train.target_and_strata()

@@ -77,6 +77,14 @@ Standardize = Annotated[
     ),
 ]
 
+Bound = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A bound of all coefficients, or of those of a column; may be repeated.",
+        metavar="[COLUMN=]NUMBER",
+    ),
+]
+
 Certify = Annotated[
     float | None,
     typer.Option(help="Prove how far the fit is from the best possible, for so long.", metavar="SECONDS"),
@@ -109,6 +117,24 @@ def certified(model: Any, X: Any, data: Any, seconds: float, file: Path | None, 
         found.save(file)
         say(f"wrote {file}")
     return found
+
+
+def bounds(option: str, given: list[str] | None, recipe: Any) -> list[float] | None:
+    """One bound per feature, from ``NUMBER`` for all and ``COLUMN=NUMBER`` for those of a column."""
+    if not given:
+        return None
+    names, parents = recipe.features, recipe.groups
+    found = dict.fromkeys(names, float("-inf" if option == "--lower" else "inf"))
+    for text in sorted(given, key=lambda one: "=" in one):  # what is for all comes first
+        column, _, number = text.rpartition("=")
+        which = [one for one, parent in zip(names, parents, strict=True) if column in ("", one, parent)]
+        if not which:
+            raise BadInput(f"{option} names no column: {column!r}; {similar(column, dict.fromkeys(parents))}")
+        try:
+            found |= dict.fromkeys(which, float(number))
+        except ValueError:
+            raise BadInput(f"{option} must be NUMBER or COLUMN=NUMBER; got {text!r}") from None
+    return list(found.values())
 
 
 def check_columns(option: str, names: Iterable[str], frame: Any) -> None:

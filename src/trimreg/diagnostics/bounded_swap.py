@@ -53,7 +53,7 @@ class BoundedSwaps:
     def best(self, floor: float) -> tuple[float, int | None, int | None, bool]:
         """``(gain, leaves, enters, exact)`` of the best swap, as :class:`Swap` has them."""
         leaving = [None] if self.free.size < self.point.penalty.n_free else self.free.tolist()
-        best, found = -np.inf, []
+        best, found = -np.inf, list[tuple]()
         for i in leaving:
             score, j = self._scores(np.append(self.free[self.free != i], self.never))
             best = max(best, float(score.max(initial=-np.inf)))

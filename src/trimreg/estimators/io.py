@@ -3,9 +3,10 @@
 The entries of a file: ``estimator``, ``loss``, ``estimates`` (a dispersion, thresholds), ``target``,
 ``event``, ``entry``, ``strata``, ``index``, ``classes``, ``h``, ``l2``, ``alpha`` (the number) and
 ``alpha_setting`` (as asked for), ``intercept``, ``coefficients`` (by feature, in the units of the data; with
-several outputs by output and feature), ``baseline`` (of a Cox model: for each stratum its ``times`` and
-``log_cumulative_hazard``), ``support``, ``features``, ``columns`` (how columns of a table become features),
-``metrics``, ``certificate``, ``data``, ``checksum`` (delete it if you change a file).
+several outputs by output and feature), ``bounds`` (of the features that have some; null is none),
+``baseline`` (of a Cox model: for each stratum its ``times`` and ``log_cumulative_hazard``), ``support``,
+``features``, ``columns`` (how columns of a table become features), ``metrics``, ``certificate``, ``data``,
+``checksum`` (delete it if you change a file).
 """
 
 from __future__ import annotations
@@ -125,6 +126,9 @@ def _check(model: SavedModel) -> None:
         fits = times.ndim == 1 and times.shape == logs.shape and bool(np.isfinite(times + logs).all())
         _need(fits and bool((np.diff(times) > 0).all()), "baseline", "finite numbers at rising times")
     _need(len(set(model.recipe.features)) == len(model.recipe.features), "columns", "of different names")
+    for name, pair in (model.content.get("bounds") or {}).items():  # older files have none
+        numbers = [-np.inf if pair[0] is None else pair[0], np.inf if pair[1] is None else pair[1]]
+        _need(name in model.recipe.features and numbers[0] <= numbers[1], "bounds", "two numbers by feature")
     for column in model.recipe.columns:
         number = column.levels is None
         levels = [] if column.levels is None else [*column.levels, column.base]
@@ -320,6 +324,7 @@ def content_of(model: Any, recipe: Recipe | None = None, **more: Any) -> dict:
         "alpha_setting": model.chosen_alpha_ if hasattr(model, "chosen_alpha_") else model.alpha,
         "intercept": intercept,
         "coefficients": rows[0] if coef.ndim == 1 else dict(zip(map(str, labels), rows, strict=True)),
+        "bounds": None if model.bounds_ is None else _bounds_of(model, recipe.features),
         "support": [recipe.features[j] for j in model.support_],
         "features": recipe.features,
         "columns": recipe.to_list(),
@@ -335,6 +340,13 @@ def content_of(model: Any, recipe: Recipe | None = None, **more: Any) -> dict:
         },
         "data": {},
     } | more
+
+
+def _bounds_of(model: Any, features: list[str]) -> dict[str, list]:
+    """The lower and the upper bound of every feature that has one; an infinite one is null in the file."""
+    pairs = zip(*(end.tolist() for end in model.bounds_), strict=True)
+    finite = ((name, pair) for name, pair in zip(features, pairs, strict=True) if np.isfinite(pair).any())
+    return {name: [end if abs(end) < np.inf else None for end in pair] for name, pair in finite}
 
 
 def _baseline_of(model: Any) -> list[dict]:

@@ -143,6 +143,7 @@ def summarize(
     *,
     always: Any = None,
     groups: Any = None,
+    bounds: Any = None,
     outputs: Iterable | None = None,
     title: str = "",
     facts: Mapping | None = None,
@@ -158,6 +159,7 @@ def summarize(
     outputs; of the standardized coefficients of several outputs only the norm is shown. ``order`` is the step
     of entry, from 1, and negative without one. ``weights`` are the trimming weights: 0 is "free", anything
     above it "penalized". ``always`` marks variables that are never penalized.
+    With ``bounds``, lower and upper ones of single coefficients, a column says which of them are reached.
     """
     coef = np.asarray(coef, dtype=float)
     p = len(coef)
@@ -184,6 +186,10 @@ def summarize(
     if weights is not None:
         status = np.where(first, "always", np.where(np.asarray(weights) <= 0, "free", "penalized"))
         columns["status"] = status[rows]
+    if bounds is not None:
+        ends = zip(("lower", "upper"), bounds, strict=True)
+        reached = {side: np.isclose(coef, end, rtol=1e-6, atol=0.0) for side, end in ends}
+        columns["at bound"] = [", ".join(side for side in reached if reached[side][j]) or None for j in rows]
     return Summary(title, facts or {}, [names[j] for j in rows], columns, max_rows=max_rows)
 
 

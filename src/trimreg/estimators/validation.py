@@ -387,6 +387,18 @@ def check_bounds(
     return (low, high) if np.isfinite(low).any() or np.isfinite(high).any() else None
 
 
+def bound_by_name(name: str, value: Any, estimator: Any) -> Any:
+    """``value``, or the bounds of all features if it is a dict by the names that the estimator has seen."""
+    if not isinstance(value, Mapping):
+        return value
+    names = list(getattr(estimator, "feature_names_in_", ()))
+    unknown = [key for key in value if key not in names]
+    if unknown:
+        known = ", ".join(map(repr, names[:8])) if names else "none; X must be a data frame"
+        raise ValueError(f"{name} names no column of X: {unknown[0]!r}; the columns are {known}")
+    return [value.get(one, -np.inf if name == "lower" else np.inf) for one in names]
+
+
 def _check_bound(name, value, p, what):
     endless = -np.inf if name == "lower" else np.inf
     if value is None:

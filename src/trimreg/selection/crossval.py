@@ -196,7 +196,7 @@ class SurfaceCV(LinearEstimator):
 
     def _settings(self):
         """The settings that are the same in every cell and fold."""
-        given, seed = self.get_params(deep=False), self.random_state
+        given, seed = self._given(), self.random_state
         if not isinstance(seed, (Integral, type(None))):
             # A number, because folds in other processes would each get a copy of the generator.
             seed = int(check.check_random_state(seed).integers(2**31))

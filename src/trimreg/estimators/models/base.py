@@ -78,6 +78,13 @@ class LinearEstimator(BaseEstimator):
         """The settings of the fit, from the parameters of the constructor."""
         raise NotImplementedError
 
+    def _given(self) -> dict[str, Any]:
+        """The parameters of the constructor; bounds by the names of features become one per feature."""
+        given = self.get_params(deep=False)
+        for name in {"lower", "upper"} & set(given):
+            given[name] = check.bound_by_name(name, given[name], self)
+        return given
+
     def _target(self, y: Any, sample_weight: Any) -> tuple[Any, Any]:
         """The target and the weights that the loss takes, from those that the user passes."""
         return y, sample_weight
@@ -144,6 +151,7 @@ class LinearEstimator(BaseEstimator):
         self.loss_name_ = problem.loss.name
         self.n_iter_ = result.n_iter
         self.outliers_ = result.outliers
+        self.bounds_ = task.limits
         self.entry_order_ = details.order
         self.feature_deviation_ = details.deviation
         self._groups, self._group_names = groups_of(problem.penalty, self.n_features_in_)
@@ -311,7 +319,7 @@ class LinearEstimator(BaseEstimator):
             Prints as text; see also its ``to_html``, ``to_latex``, ``to_frame`` and ``to_dict``. The columns
             are the coefficient, the coefficient of the standardized variable, the step at which forward
             selection takes the variable (:mod:`trimreg.estimators.order`), and whether it is free, penalized
-            or always in.
+            or always in. With bounds, another column shows which of them are reached.
         """
         check_is_fitted(self)
         weights = self.trim_weights_ if self._groups is None else self.trim_weights_[self._groups]
@@ -346,6 +354,7 @@ class LinearEstimator(BaseEstimator):
             weights,
             always=self.entry_order_ == 0,
             groups=self._group_names,
+            bounds=self.bounds_,
             outputs=outputs,
             title=type(self).__name__,
             facts=facts,
@@ -382,7 +391,7 @@ class TrimmedEstimator(LinearEstimator):
 
     def _settings(self) -> Settings:
         check.check_choice("effort", self.effort, EFFORTS)
-        given = self.get_params(deep=False)
+        given = self._given()
         penalty = TrimmedL1(self.h, self.penalty_factor, groups=self.groups, q=given.get("q", 2))
         options = {"effort": self.effort} if "effort" in get_solver(self.solver).options else {}
         return Settings.of(given, loss=self._loss, penalty=penalty, options=options)

@@ -91,7 +91,7 @@ class MEstimator(Regressor, LinearEstimator):
                 "solver_options must be a dict of options of the solver, none of which is a parameter of "
                 f"MEstimator or of fit; got {options!r}"
             )
-        return Settings.of(self.get_params(deep=False), options=dict(options))
+        return Settings.of(self._given(), options=dict(options))
 
     def _mean(self, eta):
         return get_loss(self.loss).inverse_link(eta)

@@ -35,10 +35,11 @@ class TrimmedLasso(Regressor, TrimmedEstimator):
     fit_intercept, standardize : bool, default=True
     positive : bool, default=False
         Whether to allow nonnegative coefficients only: ``lower=0``.
-    lower, upper : float or array-like of shape (n_features,), optional
-        Bounds of the coefficients, in the units of X: one number for all, or one per feature; ``-inf`` and
-        ``inf`` are none. A coefficient that is penalized may be trimmed to 0, so 0 must be within its bounds;
-        one with factor 0 may have any. Not for groups. The intercept is never bounded.
+    lower, upper : float, array-like of shape (n_features,) or dict, optional
+        Bounds of the coefficients, in the units of X: one number for all, one per feature, or a dict by the
+        names of some columns of a data frame; ``-inf`` and ``inf`` are none. A coefficient that is penalized
+        may be trimmed to 0, so 0 must be within its bounds; one with factor 0 may have any. Not for groups.
+        The intercept is never bounded.
     penalty_factor : array-like of shape (n_features,), optional
         Factors of the penalty. A feature with factor 0 is never penalized and not counted in h; one with
         ``inf`` is excluded.
@@ -74,6 +75,8 @@ class TrimmedLasso(Regressor, TrimmedEstimator):
     n_iter_ : int
     outliers_ : ndarray of int
         The samples that were left out; empty unless ``n_outliers`` was given.
+    bounds_ : tuple of two ndarrays of shape (n_features,), or None
+        The lower and the upper bounds, in the units of X.
     entry_order_ : ndarray of int of shape (n_features,)
         The step, from 1, at which forward selection takes the feature (or its group); 0 for a feature that is
         never penalized, -1 for one that is not in the model. See :mod:`trimreg.estimators.order`.
