@@ -7,7 +7,7 @@ INSTALL = $(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE
 SHUFFLE = $(if $(SEED),--shuffle $(SEED))
 
-.PHONY: demo test style lint format bench mutants fuzz soak package pins test-lowest test-newest clean
+.PHONY: demo test style lint format bench mutants fuzz soak docs package pins test-lowest test-newest clean
 
 $(VENV)/demo-ready: pyproject.toml requirements/install.py requirements/demo.txt
 	$(INSTALL) demo
@@ -20,6 +20,10 @@ $(VENV)/ready: $(VENV)/demo-ready requirements/test.txt requirements/torch.txt
 
 $(VENV)/bench-ready: $(VENV)/ready requirements/bench.txt
 	$(INSTALL) bench
+	touch $@
+
+$(VENV)/docs-ready: $(VENV)/ready requirements/docs.txt
+	$(INSTALL) docs
 	touch $@
 
 $(VENV)/package-ready: $(VENV)/demo-ready requirements/package.txt
@@ -69,8 +73,13 @@ test-lowest test-newest: test-%:  ## the tests with the lowest and the newest ve
 package: $(VENV)/package-ready  ## wheel and sdist in dist/, built twice, checked, tried in a bare environment
 	$(BIN)/python requirements/package.py dist
 
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/trimreg/__init__.py)
+docs: $(VENV)/docs-ready  ## the site in site/VERSION, without network; GALLERY=0 does not run the examples
+	TRIMREG_GALLERY=$(or $(GALLERY),1) OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs site/$(VERSION)
+	$(BIN)/python docs/check.py site/$(VERSION)
+
 pins: $(VENV)/demo-ready  ## the lists of pinned packages; UPGRADE=1 takes the newest versions
 	$(BIN)/python requirements/pin.py $(BIN)/uv $(UPGRADE)
 
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-newest demo-output dist
+	rm -rf $(VENV) .venv-lowest .venv-newest demo-output dist site docs/api docs/gallery

@@ -18,6 +18,7 @@ LISTS = {
     "test": ("demo", ["test", "lint"]),
     "bench": ("test", ["bench"]),
     "package": ("demo", ["package"]),
+    "docs": ("test", ["docs"]),
 }
 HEAD = "# Written by: make pins\n"
 
@@ -28,23 +29,30 @@ def compiled(uv: str, source: str, *options: str) -> dict[str, str]:
     command = [uv, "pip", "compile", "-", "--universal", "--python-version", "3.11", "--generate-hashes"]
     command += ["--no-annotate", "--no-header", "--quiet", "--constraints", str(known), *options]
     text = subprocess.run(command, input=source, text=True, stdout=subprocess.PIPE, check=True).stdout
-    blocks = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
-    return {re.match("[a-z0-9-]+", block)[0]: block for block in blocks}
+    blocks: dict[str, str] = {}
+    for block in re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]:
+        name = re.match("[a-z0-9-]+", block)[0]
+        blocks[name] = blocks.get(name, "") + block  # versions may differ by Python and platform
+    return blocks
+
+
+def pinned(name: str) -> str:
+    """The versions on a list, with their conditions; none if there is no such list yet."""
+    file = HERE / f"{name}.txt"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return "".join(line.rstrip("\\ ") + "\n" for line in lines if "==" in line)
 
 
 def main(uv: str, upgrade: str = "") -> None:
-    known, old = HERE / "known.txt", ""
-    for file in [] if upgrade else sorted(HERE.glob("*.txt")):
-        old += "".join(
-            line.partition(" ")[0] + "\n" for line in file.read_text().splitlines() if "==" in line
-        )
-    torch = (HERE / "torch.txt").read_text()
-    known.write_text(torch if upgrade else old)
+    known = HERE / "known.txt"
     try:
+        known.write_text("" if upgrade else pinned("uv"))
         (HERE / "uv.txt").write_text(HEAD + "".join(compiled(uv, "uv\n").values()))
-        packages, extras = {None: set()}, {None: []}
+        packages, extras, versions = {None: set()}, {None: []}, {None: pinned("torch")}
         for name, (below, more) in LISTS.items():
             extras[name] = extras[below] + more
+            # What is below stays as it is; other lists may have other versions.
+            known.write_text(versions[below] + ("" if upgrade else pinned(name)))
             source = f"trimreg[{','.join(extras[name])}] @ {HERE.parent.as_uri()}\nhatchling\n"
             blocks = {key: block for key, block in compiled(uv, source).items() if key != "trimreg"}
             rest = [
@@ -54,6 +62,7 @@ def main(uv: str, upgrade: str = "") -> None:
             ]
             (HERE / f"{name}.txt").write_text(HEAD + "".join(rest))
             packages[name] = packages[below] | set(blocks)
+            versions[name] = versions[below] + pinned(name)
     finally:
         known.unlink()
 

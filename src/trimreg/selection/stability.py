@@ -108,7 +108,7 @@ class StabilitySelection(OverAnEstimator, SelectorMixin, MetaEstimatorMixin, Bas
         The features that are kept.
     scores_ : ndarray of shape (n_features,)
         The largest fraction of fits that selected the feature, over hs.
-    stability_path_ : ndarray of shape (len(hs_), n_features)
+    stability_path_ : ndarray of shape (n_sizes, n_features)
         That fraction for every h.
     hs_ : list
         The values of the parameter.
