@@ -31,7 +31,7 @@ templates_path = ["_templates"]
 nitpicky = False
 keep_warnings = True
 
-# -- API pages ------------------------------------------------------------------------------------------------
+# -- API pages ----------------------------------------------------------------------------------------------
 
 autosummary_generate = ["api/index.rst"]  # written when the build begins
 autosummary_imported_members = False
@@ -70,7 +70,7 @@ html_theme_options = {
 html_context = {"default_mode": "auto"}
 html_sidebars = {"index": [], "changelog": [], "paper": [], "benchmarks": []}
 
-# -- gallery --------------------------------------------------------------------------------------------------
+# -- gallery ------------------------------------------------------------------------------------------------
 
 sphinx_gallery_conf = {
     "examples_dirs": [str(HERE.parent / "examples")],

@@ -14,8 +14,8 @@ from pathlib import Path
 #: Sections of the page, each with a package or a list of names of `trimreg`.
 SECTIONS = {
     "Linear models": """TrimmedLasso TrimmedLassoCV TrimmedGroupLasso MultiTaskTrimmedLasso
-        TrimmedLogisticRegression TrimmedLogisticRegressionCV TrimmedPoissonRegressor TrimmedGammaRegressor TrimmedHuberRegressor
-        TrimmedCoxRegressor MEstimator MEstimatorCV""",
+        TrimmedLogisticRegression TrimmedLogisticRegressionCV TrimmedPoissonRegressor TrimmedGammaRegressor
+        TrimmedHuberRegressor TrimmedCoxRegressor MEstimator MEstimatorCV""",
     "Functions": "solve steps minimize trimmed_path solve_batch save load",
     "Stability": "StabilitySelection Bootstrap",
     "Certificates": "certify near_best Certificate",
