@@ -60,9 +60,7 @@ class Ordinal(Nuisance, Loss):
                     f"thresholds must be None or increasing numbers; got {thresholds.tolist()!r}"
                 )
             if n_classes not in (None, thresholds.size + 1):
-                raise ValueError(
-                    f"n_classes must be {thresholds.size + 1} with these thresholds; got {n_classes}"
-                )
+                raise ValueError(f"n_classes must be the number of thresholds plus one; got {n_classes!r}")
             n_classes = thresholds.size + 1
         self.n_classes, self.thresholds = n_classes, thresholds
         self.separable = self.sees_constants = thresholds is not None
