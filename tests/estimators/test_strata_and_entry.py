@@ -176,6 +176,14 @@ def test_hazards_by_hand():
     np.testing.assert_allclose(survival, np.exp([[0.0, -1 / 3]]))
 
 
+def test_a_stratum_without_weight_has_no_known_hazard(trial):
+    weight = (trial.strata != "west").astype(float)
+    model = TrimmedCoxRegressor(h=1).fit(trial.X, trial.y, weight, strata=trial.strata)
+    assert model.event_times_["west"].size == model.baseline_hazard_["west"].size == 0
+    survival = model.predict_survival_function(trial.X[:2], [9.0], strata=["west", "north"])
+    assert survival[0, 0] == 1.0 > survival[1, 0]
+
+
 def test_certificates_hold(trial):
     model = TrimmedCoxRegressor(h=2, alpha=0.05).fit(trial.X, trial.y, strata=trial.strata)
     problem = model.problem(trial.X, trial.y, strata=trial.strata)

@@ -69,7 +69,9 @@ def stratified(y: Any, strata: Any, fitting: bool = True) -> tuple[Any, np.ndarr
     if fitting:
         without = np.setdiff1d(np.arange(labels.size), codes[columns_of(y)[2] > 0])
         if without.size and without.size < labels.size:
-            raise ValueError(f"strata must have an event in each; got none in {labels[without[0]]!r}")
+            raise ValueError(
+                f"strata must have an event in each; got none in {labels.tolist()[without[0]]!r}"
+            )
     start = np.full(len(y), -1.0) if y.shape[1] == 2 else y[:, 0]  # before all times, which are >= 0
     return np.column_stack([start, y[:, -2:] if y.shape[1] == 2 else y[:, 1:3], codes]), labels
 
@@ -112,7 +114,7 @@ def strata_and_events(y: Any, strata: Any = None) -> np.ndarray:
 def stratum_codes(strata: Any, labels: np.ndarray, n: int) -> np.ndarray:
     """The numbers of the strata of samples to predict, among the ``labels`` of the fit."""
     if strata is None:
-        raise ValueError(f"strata must be given: the fit had {labels.size}, such as {labels[0]!r}")
+        raise ValueError(f"strata must be given: the fit had {labels.size}, such as {labels.tolist()[0]!r}")
     found, codes = _numbered(strata, n)
     known = {label: k for k, label in enumerate(labels.tolist())}
     unknown = [label for label in found.tolist() if label not in known]
@@ -131,10 +133,14 @@ def curves(baseline: dict, codes: np.ndarray | None, eta: np.ndarray, times: Any
         times = np.unique(np.concatenate([at for at, _ in baseline.values()]))
     times = np.atleast_1d(check_real("times", times))
     times = check_vector("times", times, times.size, "time")
-    logs = np.empty((eta.size, times.size))
-    for code, (at, log_hazard) in baseline.items():
-        rows = slice(None) if codes is None else codes == code
-        logs[rows] = np.append(-np.inf, log_hazard)[np.searchsorted(at, times, side="right")]
+    logs = np.full((eta.size, times.size), -np.inf)
+    order = np.arange(eta.size) if codes is None else np.argsort(codes, kind="stable")
+    ends: Any = [] if codes is None else np.flatnonzero(np.diff(codes[order])) + 1
+    for rows in np.split(order, ends):
+        known = baseline.get(None if codes is None or not rows.size else int(codes[rows[0]]))
+        if known is not None:  # not a stratum all of whose events have weight 0
+            at = np.searchsorted(known[0], times, side="right")
+            logs[rows] = np.append(-np.inf, known[1])[at]
     with np.errstate(over="ignore"):
         return np.exp(eta[:, None] + logs)
 
