@@ -77,6 +77,7 @@ def test_fractions_become_steps():
         Pruning({"0": 3}, during=(0.0, 0.25)).begin(model, [optimizer], steps=math.inf)
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 def test_the_step_is_taken_between_begin_and_end_only():
     model, optimizer = linear_and_optimizer()
     pruning = Pruning({"0": 3})
@@ -93,6 +94,7 @@ def test_the_step_is_taken_between_begin_and_end_only():
     assert bool(pruning.penalty.frozen)
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 def test_another_training_of_the_same_model_keeps_the_structure_and_another_model_gets_its_own():
     model, optimizer = linear_and_optimizer()
     pruning = Pruning({"0": 3})
@@ -193,6 +195,7 @@ def test_lightning_resumed_is_lightning_without_a_break(tmp_path):
     assert_same_state(again.penalty, callback.penalty)
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 @quiet_lightning
 def test_a_checkpoint_of_lightning_is_not_finalized_and_another_fit_trains_on(tmp_path):
     from trimreg.nn.lightning import TrimmedPruning
@@ -320,6 +323,7 @@ def test_a_resumed_trainer_is_one_without_a_break(tmp_path):
     assert_same_state(again.penalty, callback.penalty)
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 @quiet_transformers
 def test_the_best_model_is_finalized_by_its_own_state(tmp_path):
     from trimreg.nn.transformers import TrimmedPruning

@@ -34,7 +34,7 @@ class TrimmedPruning(Pruning, Callback):
     Examples
     --------
     >>> from trimreg.nn.lightning import TrimmedPruning
-    >>> callback = TrimmedPruning(keep={"net.0": 32, "net.2": 50}, during=(0.05, 0.5))
+    >>> callback = TrimmedPruning(keep={"net.0": 32, "net.2": 50})
     >>> callback.state_key
     "TrimmedPruning['net.0', 'net.2']"
     """
@@ -53,8 +53,7 @@ class TrimmedPruning(Pruning, Callback):
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Attach the penalty: the optimizers exist now, and the model is on its device."""
-        steps = trainer.estimated_stepping_batches if self.during is not None else 0
-        self.begin(pl_module, trainer.optimizers, steps, self._loaded)
+        self.begin(pl_module, trainer.optimizers, trainer.estimated_stepping_batches, self._loaded)
         self._loaded = None
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:

@@ -48,7 +48,7 @@ class TrimmedPruning(Pruning, TrainerCallback, ExportableState):
     Examples
     --------
     >>> from trimreg.nn.transformers import TrimmedPruning
-    >>> callback = TrimmedPruning(keep={"bert.encoder.layer.*.output.dense": 1024}, during=(0.05, 0.5))
+    >>> callback = TrimmedPruning(keep={"bert.encoder.layer.*.output.dense": 1024})
     >>> callback.state()
     {'args': {}, 'attributes': {}}
     """

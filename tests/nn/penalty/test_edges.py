@@ -94,6 +94,7 @@ def test_a_negative_strength_makes_no_group_grow(below):
     assert torch.equal(model[0].weight, before)
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_training_that_diverged_is_not_finalized(bad):
     model = mlp()
@@ -108,6 +109,7 @@ def test_a_training_that_diverged_is_not_finalized(bad):
     penalty.finalize_()
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 def test_without_a_step_there_is_only_the_norm_to_rank_by():
     model = mlp()
     model[0].weight.data[:, :6] *= 0.01

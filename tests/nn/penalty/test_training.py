@@ -207,6 +207,7 @@ def test_autocast_and_scaler_train_to_the_size():
     assert model[0].weight.dtype == torch.float32
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 @pytest.mark.parametrize("options", [{}, {"alpha": 3.0}, {"alpha": 1.0, "mode": "bcd"}])
 def test_bfloat16(options):
     model = network().to(torch.bfloat16)

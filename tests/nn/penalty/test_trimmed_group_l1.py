@@ -87,6 +87,7 @@ def test_layers_by_name_glob_and_module():
     assert [layer.module for layer in penalty.layers.values()] == [model[0], model[2][0], model[2][1]]
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 def test_the_model_itself_may_be_the_layer():
     model = nn.Linear(4, 2)
     penalty = TrimmedGroupL1(model, {model: 3})
@@ -135,6 +136,7 @@ def test_parameters_are_not_registered_and_the_repr_says_the_sizes():
 # -- sizes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 @pytest.mark.filterwarnings("ignore:layer .* groups that are kept are zero")
 @pytest.mark.parametrize("make", ["random", "ties", "zeros", "one", "tiny"])
 def test_sizes_are_exact_whatever_the_norms(make):
@@ -163,6 +165,7 @@ def test_sizes_are_exact_whatever_the_norms(make):
         assert before["conv"].tolist() == [True, True, False, False, False]
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 def test_finalize_leaves_the_kept_groups_alone():
     model = net()
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -179,6 +182,7 @@ def test_finalize_leaves_the_kept_groups_alone():
     torch.testing.assert_close(model.last.bias, before["last.bias"], rtol=0, atol=0)
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 def test_an_ensemble_keeps_a_size_for_each_replica():
     model = nn.ModuleDict({"e": Ensemble(), "plain": nn.Linear(9, 2).double()})
     penalty = TrimmedGroupL1(model, {"e": [1, 6, 4], "plain": 3}, {"e": [1.0, 2.0, 3.0], "plain": 0.5})
@@ -451,6 +455,7 @@ def test_the_frozen_mask_is_of_its_moment():
     assert model[0].weight.tolist() == [[0.0, 0.0, 8.0, 6.0]]
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 def test_freezing_by_hand():
     model = net()
     penalty = TrimmedGroupL1(model, KEEP, 0.01, GROUPS)
@@ -507,6 +512,7 @@ def test_a_state_inside_a_larger_module():
         assert torch.equal(other["penalty"].kept()[name], both["penalty"].kept()[name])
 
 
+@pytest.mark.filterwarnings("ignore:finalize_ cuts groups that are not zero")
 def test_a_copy_goes_with_its_model_and_is_not_attached():
     model = net()
     penalty = TrimmedGroupL1(model, KEEP, 0.5, GROUPS, "bcd")

@@ -27,11 +27,12 @@ from ..structure.tracing import (
     checked_inputs,
     faithful_trace,
     moved,
+    output_difference,
     refuse_chance,
 )
 from .blocks import Cut, shrink_blocks
 from .files import can_be_saved, save, to_onnx
-from .masking import Asked, masked_copy, refuse_unsupported
+from .masking import Asked, masked_copy, plain_copy, refuse_unsupported
 from .report import LayerSize, Report
 from .shrink import Kept, shrink
 
@@ -80,8 +81,10 @@ def export(
     The model is not changed. A copy in evaluation mode is masked (groups that ``penalty`` does not keep are
     set to zero, with their biases), traced, and shrunk. Then the outputs of the two networks are compared on
     the example. They agree to ``1e-5`` relative to the largest output, or the export fails and names the
-    first step that differs. The result is for evaluation. It can be trained further, but it no longer
-    contains what ``forward`` does only in training (``F.dropout``, not ``nn.Dropout``).
+    first step that differs. If groups that ``penalty`` does not keep are not zero, a warning tells their
+    norm, and the report has the difference from the network as trained. The result is for evaluation. It can
+    be trained further, but it no longer contains what ``forward`` does only in training (``F.dropout``, not
+    ``nn.Dropout``).
 
     - **Linear by input unit**: the layer before no longer computes a removed input. If there is no such layer
       (392 of 784 pixels, 45 of 800 flattened features), a gather selects the kept entries by index.
@@ -162,6 +165,7 @@ def export(
     refuse_unsupported(model, penalty)
     if hasattr(penalty, "warn_of_zeros"):
         penalty.warn_of_zeros()
+    cutting = hasattr(penalty, "warn_of_cuts") and penalty.warn_of_cuts("export")
     with _plain_settings():
         masked, asked = masked_copy(model, penalty)
     with _plain_settings(), torch.inference_mode(False):  # so that the result can be trained
@@ -175,7 +179,10 @@ def export(
         refuse_chance(full, work)
         strict = strict and penalty is not None  # otherwise no size was requested
         small, sizes, cuts = _shrunk(full, asked, work, method, strict)
-        difference = checked_difference(full, small, work)
+        masked_difference = difference = checked_difference(full, small, work)
+        if cutting:
+            trained = plain_copy(model)
+            difference = output_difference(trained.float() if halves else trained, small, work)
         counts = (parameters(full), parameters(small)), (macs(full, work), macs(small, work))
 
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
@@ -184,7 +191,8 @@ def export(
         # A network in half precision takes an example of its type, one of mixed types an example in float32.
         example = moved(inputs, device, (dtype or torch.float32) if halves else None)
     times: Any = tuple(latency([full, final], example, repeats)) if repeats > 0 else None
-    return Exported(final, Report(sizes, *counts, times, index_entries(final), difference), example, cuts)
+    report = Report(sizes, *counts, times, index_entries(final), difference, masked_difference)
+    return Exported(final, report, example, cuts)
 
 
 @contextmanager

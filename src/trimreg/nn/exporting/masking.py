@@ -58,21 +58,39 @@ def refuse_unsupported(model: nn.Module, penalty: Any) -> None:
             raise ValueError(f"parameter {name!r} is on the meta device, so there are no weights to export")
 
 
-def masked_copy(model: nn.Module, penalty: Any = None) -> tuple[nn.Module, dict[str, Asked]]:
-    """A masked copy with plain layers, on the CPU and in evaluation mode, and the requested sizes.
-
-    Without a penalty nothing is masked, and the requested size of a layer is its number of nonzero groups.
-    """
+def copied(model: nn.Module) -> nn.Module:
+    """A copy on the CPU and in evaluation mode."""
     try:
-        masked = copy.deepcopy(model).cpu().eval()
+        return copy.deepcopy(model).cpu().eval()
     except RuntimeError as failure:
         raise ValueError(
             f"{type(model).__name__} cannot be copied ({failure}); if a hook computes a weight, as in "
             "torch.nn.utils.prune, it must be made permanent first"
         ) from failure
-    own = {id(module): name for name, module in model.named_modules()}
-    if not any(True for _ in model.children()):  # a layer alone: a network of one layer
-        masked, own = nn.Sequential(masked).eval(), {id(model): "0"}
+
+
+def as_network(model: nn.Module) -> nn.Module:
+    """The model, or a network of one layer if it is a layer alone."""
+    return model if any(True for _ in model.children()) else nn.Sequential(model).eval()
+
+
+def plain_copy(model: nn.Module) -> nn.Module:
+    """A copy with plain layers, on the CPU and in evaluation mode."""
+    plain = as_network(copied(model))
+    make_plain(plain)
+    return plain
+
+
+def masked_copy(model: nn.Module, penalty: Any = None) -> tuple[nn.Module, dict[str, Asked]]:
+    """A masked copy with plain layers, on the CPU and in evaluation mode, and the requested sizes.
+
+    Without a penalty nothing is masked, and the requested size of a layer is its number of nonzero groups.
+    """
+    layer = copied(model)
+    masked = as_network(layer)
+    own = (
+        {id(module): name for name, module in model.named_modules()} if masked is layer else {id(model): "0"}
+    )
     asked = {}
     if penalty is not None:
         masks = penalty.kept()

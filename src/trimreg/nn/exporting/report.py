@@ -27,6 +27,10 @@ class Report:
     or is constant (an input from a removed channel). It is larger if a group must stay because of another
     layer (a residual sum, the output). Parameters, multiply-accumulates and times are those of the exported
     network.
+
+    ``difference`` is that of the outputs on the example from the network as trained, relative to the largest;
+    ``masked_difference`` from the network with the groups that are not kept at zero. The second is rounding.
+    The first is more if these groups were not zero after training.
     """
 
     layers: tuple[LayerSize, ...]
@@ -35,6 +39,7 @@ class Report:
     latency: tuple[float, float] | None
     indices: int
     difference: float
+    masked_difference: float
 
     @property
     def size(self) -> str:
@@ -62,4 +67,10 @@ class Report:
             cells = [number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True)]
             lines.append("  ".join([name.ljust(widths[0]), *cells, note]).rstrip())
         lines.append(f"{self.indices:,} index entries; outputs differ by {self.difference:.1e} relative")
+        if self.difference != self.masked_difference:
+            lines[-1] += " from the trained network,"
+            lines.append(
+                "because groups were cut that were not zero; from the network with these groups at zero by "
+                f"{self.masked_difference:.1e}"
+            )
         return "\n".join(lines)

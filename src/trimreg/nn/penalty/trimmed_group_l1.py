@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -30,7 +29,7 @@ from ..groups import shards
 from ..groups.channels import inside
 from ..groups.layer_groups import OF_BLOCKS
 from ..groups.resolve import checked_size, resolve_layers, strengths, unwrapped
-from . import updates
+from . import notices, updates
 from .fall import Fall
 from .hook import Handle, attach
 from .packs import Pack, divide, draws
@@ -252,6 +251,11 @@ class TrimmedGroupL1(nn.Module):
         return math.inf in sum(values, ())
 
     @property
+    def falls(self) -> bool:
+        """Whether h falls by itself, over a span that the length of the training decides."""
+        return isinstance(self.h_schedule, Fall) and self._freeze_at is None
+
+    @property
     def freeze_at(self) -> int | Tensor | None:
         """The step at which the structure is fixed; a tensor if h falls by itself."""
         return self.h_schedule.end if isinstance(self.h_schedule, Fall) else self._freeze_at
@@ -303,10 +307,7 @@ class TrimmedGroupL1(nn.Module):
     @torch.no_grad()
     def freeze_(self) -> None:
         """Fix the ``keep`` largest groups of each layer; set the others to zero, now and in later steps."""
-        for name, layer in self.layers.items():
-            if not shards.all_finite(layer):
-                problem = f"layer {name!r} has infinite or NaN weights: the training diverged"
-                raise ValueError(f"{problem}; use a smaller learning rate, or go back to a checkpoint")
+        self._refuse_divergence()
         for pack, mask in self._masks():
             pack.kept.copy_(mask)
             pack.mask_()
@@ -315,24 +316,22 @@ class TrimmedGroupL1(nn.Module):
     def finalize_(self) -> None:
         """Set the groups that are not kept to zero, with their biases, and freeze the structure.
 
-        Warns if kept groups are zero, which happens if a soft penalty is too strong.
+        Warns if these groups are not zero yet, with their norm: the training was shorter than h needs to
+        fall, a soft penalty is too weak, or the penalty has never taken a step. Also warns if kept groups are
+        zero, which happens if a soft penalty is too strong.
         """
+        self._refuse_divergence()
+        self.warn_of_cuts("finalize_")
         self.freeze_()
         self.warn_of_zeros()
 
-    @torch.no_grad()
-    def warn_of_zeros(self) -> None:
-        """Warn of every layer in which some of the kept groups are zero."""
-        kept = self.kept()
+    def _refuse_divergence(self) -> None:
         for name, layer in self.layers.items():
-            zero = int((kept[name] & (layer.norms() == 0)).sum())
-            if zero:
-                total = int(kept[name].sum())
-                warnings.warn(
-                    f"layer {name!r}: {zero} of the {total} groups that are kept are zero, so the layer is "
-                    "smaller than keep; use a smaller alpha or a smaller learning rate",
-                    stacklevel=3,
-                )
+            if not shards.all_finite(layer):
+                problem = f"layer {name!r} has infinite or NaN weights: the training diverged"
+                raise ValueError(f"{problem}; use a smaller learning rate, or go back to a checkpoint")
+
+    warn_of_cuts, warn_of_zeros = notices.warn_of_cuts, notices.warn_of_zeros
 
     def attach(self, optimizer: torch.optim.Optimizer, steps: int | None = None) -> Handle:
         """Take the penalty's step after every step of ``optimizer``; returns a handle with ``remove()``.
@@ -347,7 +346,7 @@ class TrimmedGroupL1(nn.Module):
     def tell_(self, steps: int) -> None:
         """Tell the number of steps in the training, from which h takes the span in which it falls."""
         checked_steps("steps", steps)
-        if not isinstance(self.h_schedule, Fall) or self._freeze_at is not None:
+        if not self.falls:
             raise ValueError("steps needs a hard penalty whose h falls by itself: no h_schedule or freeze_at")
         self.h_schedule.within_(steps)
 

@@ -59,7 +59,7 @@ def faithful_trace(model: nn.Module, inputs: tuple) -> fx.GraphModule:
     the same tensor.
     """
     traced = trace(copy.deepcopy(model), inputs)
-    found = _difference(model, traced, inputs)
+    found = output_difference(model, traced, inputs)
     if not found <= TOLERANCE:
         raise TracingFailed(
             f"the graph that torch.fx makes of {type(model).__name__}.forward gives other outputs (by "
@@ -200,7 +200,7 @@ def relative_difference(one: Any, two: Any) -> float:
     return worst
 
 
-def _difference(one: nn.Module, two: nn.Module, inputs: tuple) -> float:
+def output_difference(one: nn.Module, two: nn.Module, inputs: tuple) -> float:
     """The difference of the outputs of two networks, relative to the largest.
 
     In a deep network rounding alone can exceed the tolerance. So a larger difference is measured again in
@@ -233,7 +233,7 @@ def checked_difference(masked: nn.Module, small: nn.Module, inputs: tuple) -> fl
         outputs = tensors_in(masked(*moved(inputs)))
     if not any(torch.isfinite(output).any() for output in outputs):
         raise ExportError("all outputs on the example are infinite or NaN; check the example and the weights")
-    found = _difference(masked, small, inputs)
+    found = output_difference(masked, small, inputs)
     if not found <= TOLERANCE:
         raise ExportError(
             f"the exported network differs from the masked one by {found:.1e} relative"
