@@ -113,7 +113,7 @@ def train_sharded(rank, options):
         optimizer.step()
     with torch.no_grad():
         model(X)  # the outermost layers stay gathered
-    penalty.finalize_()
+    penalty.freeze_()
     found = {
         name: part.full_tensor() if rank is not None else part for name, part in model.named_parameters()
     }
