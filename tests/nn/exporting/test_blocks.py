@@ -301,6 +301,15 @@ def test_inputs_of_a_recurrent_layer_that_are_not_computed():
     assert (small.get_submodule("0").out_features, small.get_submodule("1.rnn").input_size) == (4, 4)
 
 
+def test_inputs_that_are_hidden_units_are_chosen_among_the_kept_ones():
+    model, x = Reads(nn.LSTM, lambda out, state: out.mean(1), bidirectional=True), torch.randn(6, 4, 5)
+    for inputs in (4, 3):
+        penalty = TrimmedGroupL1(model, {"rnn": 2, "head": inputs}, example_input=x)
+        assert physical(export(model, penalty, x, repeats=0)) == penalty.keep
+    with pytest.raises(ValueError, match=r"'head' reads the channels of 'rnn.l0', .* at most 4, .* got 5"):
+        TrimmedGroupL1(model, {"rnn": 2, "head": 5}, example_input=x)
+
+
 def test_hidden_units_that_must_stay():
     def states(out, state):
         return state.transpose(0, 1).flatten(1)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from ..structure.catalog import BATCH_NORMS, CONVOLUTIONS, LINEAR, TRANSPOSED
-from ..structure.coupling import OUTPUT, ChannelSpace, Coupling, Extent
+from ..structure.coupling import OUTPUT, ChannelSpace, Coupling, Extent, Place
 from .layer_groups import LayerGroups, Slab
 
 #: The layers whose channels a glob stands for with ``groups="channels"``.
@@ -188,14 +188,24 @@ def inside(coupling: Coupling, layers: dict[str, LayerGroups], keep: dict[str, A
         all_of_them = all(place.layer in mine for place in reads)
         # If no layer reads all channels, the one with the most inputs keeps an entry of each.
         guard = max(mine, key=keep.__getitem__) if all_of_them and mine else None
-        rows = torch.arange(coupling.spaces[space].count)[:, None]
-        for name in mine:
-            parts = [p.start + rows * p.block + torch.arange(p.block) for p in reads if p.layer == name]
-            made.append(Inside(name, channels, torch.cat(parts, 1), name == guard))
+        count = coupling.spaces[space].count
+        made += [Inside(name, channels, _entries(name, reads, count), name == guard) for name in mine]
+    for part in coupling.units.keys() & layers.keys():  # hidden units stay also if no layer reads them
+        reads = [place for place in coupling.units[part] if place.layer in readers]
+        for name in dict.fromkeys(place.layer for place in reads):
+            made.append(Inside(name, part, _entries(name, reads, layers[part].count), False))
     kept = coupling.counts | {space: keep[channels] for space, channels in owners.items()}
     for name in dict.fromkeys(one.layer for one in made):
-        _check_room(name, keep, coupling.layers[name].inputs.size(kept), [x for x in made if x.layer == name])
+        parts = [one for one in made if one.layer == name]
+        gone = [one.entries[keep[one.channels] :].numel() for one in parts if one.channels in coupling.units]
+        _check_room(name, keep, coupling.layers[name].inputs.size(kept) - sum(gone), parts)
     return tuple(made)
+
+
+def _entries(layer: str, reads: list[Place], count: int) -> Tensor:
+    """The inputs of a layer that are entries of channels, with a row for each channel."""
+    rows = torch.arange(count)[:, None]
+    return torch.cat([p.start + rows * p.block + torch.arange(p.block) for p in reads if p.layer == layer], 1)
 
 
 def _check_room(name: str, keep: dict[str, Any], most: int, parts: list[Inside]) -> None:

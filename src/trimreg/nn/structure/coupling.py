@@ -22,13 +22,14 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import fx, nn
 
+from ..groups.recurrent import part_names
 from ..layers.slim import Plane
 from .catalog import BATCH_NORMS, CONVOLUTIONS, LINEAR, TRANSPOSED
 from .cost import macs, parameters
@@ -136,12 +137,15 @@ class Coupling:
         Why (some) channels of a layer must stay.
     rest : tuple of int
         Parameters and multiply-accumulates of everything else.
+    units : dict of str to tuple of Place
+        Where the hidden units of recurrent layers are read, by layer and direction.
     """
 
     spaces: dict[str, ChannelSpace]
     layers: dict[str, LayerShape]
     reasons: dict[str, tuple[str, ...]]
     rest: tuple[int, int] = (0, 0)
+    units: dict[str, tuple[Place, ...]] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -194,7 +198,7 @@ def couple(model: nn.Module, example_input: Any) -> Coupling:
     tensors = [tensor for tensor in tensors_in(inputs) if tensor.dim()]
     found = _Channels(Flow(traced, solve=False), len(tensors[0]) if tensors else 1)
     spaces = found.spaces()
-    coupling = Coupling(spaces, found.shapes(spaces), found.reasons())
+    coupling = Coupling(spaces, found.shapes(spaces), found.reasons(), units=found.units())
     rest = parameters(network) - coupling.parameters({}), macs(network, inputs) - coupling.macs({})
     return replace(coupling, rest=rest)
 
@@ -289,6 +293,14 @@ class _Channels:
                 made[name] = ChannelSpace(name, len(channels), places)
                 self._space |= dict.fromkeys(channels, name)
         return made
+
+    def units(self) -> dict[str, tuple[Place, ...]]:
+        """Where the units of recurrent layers are read."""
+        return {
+            name: self._places(self._channel[self._entries(part.space)]) or ()
+            for one in self.flow.recurrents
+            for name, part in zip(part_names(one.node.target, one.module), one.parts, strict=True)
+        }
 
     def _makes(self, layer: str) -> bool:
         """Whether a layer computes channels, and does not only scale or move those of its input."""
