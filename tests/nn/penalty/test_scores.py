@@ -371,7 +371,7 @@ def test_a_ranking_by_gradients_takes_few_operations_a_layer():
         for layers in (2, 6):
             model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(layers)))
             optimizer = torch.optim.SGD(model.parameters(), lr=0.0, foreach=True)
-            penalty = TrimmedGroupL1(model, {"*": 4}, rank_by=rank_by)
+            penalty = TrimmedGroupL1(model, {"*": 4}, rank_by=rank_by, rank_every=1)
             penalty.attach(optimizer)
             for parameter in model.parameters():
                 parameter.grad = torch.zeros_like(parameter)

@@ -11,6 +11,8 @@ from .length import place_of, scheduler_of, ticks
 
 #: Where h falls: these fractions of a training of known length; otherwise these steps.
 SHARES, STEPS = (0.05, 0.6), (40, 800)
+#: If h falls over so many steps, the groups are ranked at every fourth.
+LONG, SELDOM = 400, 4
 #: A step that no training reaches.
 NEVER = 2**40
 
@@ -26,6 +28,7 @@ class Fall:
     def __init__(self, device: torch.device, end: int | None = None):
         self.begin, self.end = (torch.tensor(step, device=device) for step in STEPS)
         self.known = False
+        self.rank_every = SELDOM
         self.calls = self.base = 0  # steps of the optimizer; place of the scheduler at the first of them
         self.scheduler: Any = None
         if end is not None:
@@ -39,6 +42,7 @@ class Fall:
         """Set the span."""
         self.begin.fill_(begin)
         self.end.fill_(max(end, begin + 1))
+        self.rank_every = SELDOM if end - begin >= LONG else 1
         self.known = known
 
     def within_(self, steps: float, start: int = 0) -> None:

@@ -95,6 +95,7 @@ class Step:
                     raise ValueError(f"layer {layer.name!r}: its parameter group has no learning rate 'lr'")
                 self.place[slab] = place
         self.filled: dict = {}
+        self.calls = int(penalty.step)  # on the host, so that no step asks the device
         drawn = any(pack.draws for pack in penalty.packs)
         self.graph = Captured() if penalty.cuda_graph and not penalty.sharded and not drawn else None
 
@@ -105,26 +106,39 @@ class Step:
         if isinstance(self.penalty.h_schedule, Fall):
             self.penalty.h_schedule.look(optimizer)
         rates = [self.rate(pack, optimizer.param_groups) for pack in self.penalty.packs]
+        ranks = self.calls % self.rank_every() == 0
+        self.calls += 1
         # A fused optimizer takes its step under a gradient scaler and leaves the weights where this is 1.
         found_inf = getattr(optimizer, "found_inf", None)
         if found_inf is None and self.graph is not None and self.graph.usable(self.penalty.step):
-            self.graph.run(lambda: self.take(rates, None), self.addresses(rates))
+            self.graph.run(lambda: self.take(rates, None, ranks), (ranks, *self.addresses(rates)))
             return
         skip = None if found_inf is None else found_inf.reshape(()).to(self.penalty.step.device) > 0
-        self.take(rates, skip)
+        self.take(rates, skip, ranks)
 
-    def take(self, rates: list, skip: Tensor | None) -> None:
+    def rank_every(self) -> int:
+        """The number of steps between two rankings."""
+        penalty = self.penalty
+        if penalty.step.is_cuda and torch.cuda.is_current_stream_capturing():
+            return 1  # the graph of a whole training step is the same at all steps
+        if penalty.rank_every is None:
+            return penalty.h_schedule.rank_every if isinstance(penalty.h_schedule, Fall) else 1
+        return penalty.rank_every
+
+    def take(self, rates: list, skip: Tensor | None, ranks: bool) -> None:
         """Take the step on all packs, except where ``skip`` is True."""
         penalty = self.penalty
         penalty.step.add_(1 if skip is None else (~skip).to(torch.int64))
         frozen = penalty.frozen
-        if penalty.freeze_at is not None:
+        if ranks and penalty.freeze_at is not None:
             frozen = frozen | (penalty.step >= penalty.freeze_at)
             if skip is not None:
                 frozen = torch.where(skip, penalty.frozen, frozen)
-        update = exact_update if penalty.mode == "exact" else weighted_update
         for pack, rate in zip(penalty.packs, rates, strict=True):
-            update(penalty, pack, rate, frozen, skip)
+            if penalty.mode == "exact":
+                exact_update(penalty, pack, rate, frozen, skip, ranks or not pack.hard)
+            else:
+                weighted_update(penalty, pack, rate, frozen, skip)
         if frozen is not penalty.frozen:
             penalty.frozen.copy_(frozen)
 

@@ -22,7 +22,7 @@ from .scores import ScoredGroups
 FREE_PADDING, TIMES_PADDED = 16_384, 1.5
 
 #: Entries of the memory for products of a layer's weights, which is kept; for large layers this part of them.
-MOST_PRODUCTS, PART = 2**16, 256
+MOST_PRODUCTS, PART = 2**15, 256
 
 
 def divide(layers: dict[str, LayerGroups], last: Collection[str] = ()) -> list[list[str]]:

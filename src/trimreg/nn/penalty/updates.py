@@ -57,11 +57,17 @@ def moved_weights(penalty: TrimmedGroupL1, pack: Pack, w: Tensor, r: Tensor) -> 
     return rules.project(w - penalty.tau * r, total, pack.valid if pack.padded else None)
 
 
-def exact_update(penalty: TrimmedGroupL1, pack: Pack, rate, frozen: Tensor, skip: Tensor | None) -> None:
-    """Leave the h largest groups alone and take the proximal step on the others."""
-    r = pack.rank_inside_(pack.measure())
-    first = pack.first if penalty.h_schedule is None else pack.positions < free_groups(penalty, pack)
-    torch.where(_either(penalty.frozen, skip), pack.kept, rules.mask_by_rank(r, first), out=pack.kept)
+def exact_update(
+    penalty: TrimmedGroupL1, pack: Pack, rate, frozen: Tensor, skip: Tensor | None, ranks: bool = True
+) -> None:
+    """Leave the h largest groups alone and take the proximal step on the others.
+
+    Without ``ranks`` these are those of the last ranking, which only a hard pack may do.
+    """
+    if ranks:
+        r = pack.rank_inside_(pack.measure())
+        first = pack.first if penalty.h_schedule is None else pack.positions < free_groups(penalty, pack)
+        torch.where(_either(penalty.frozen, skip), pack.kept, rules.mask_by_rank(r, first), out=pack.kept)
     if pack.hard:
         if skip is None:
             pack.mask_("kept")
