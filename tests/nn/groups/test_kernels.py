@@ -1,4 +1,4 @@
-"""The kernels for groups: which layouts they know, their arithmetic, and what happens where they cannot run."""
+"""The kernels for groups: the layouts that they know, their arithmetic, and when they are left alone."""
 
 import math
 import os
@@ -62,7 +62,7 @@ def test_kernels_in_the_interpreter():
 
 @pytest.fixture
 def unchecked(monkeypatch):
-    """As on a machine with Triton whose kernels have not been checked yet; returns the checks that were made."""
+    """As on a machine with Triton that has not checked the kernels yet; returns the checks that were made."""
     checks = []
     monkeypatch.setattr(kernels, "_verdicts", {})
     monkeypatch.setattr(kernels, "triton", object())
