@@ -126,7 +126,7 @@ def test_kinds_of_matrices(kind):
 # -- coefficients that are never penalized ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", ["quadratic", "logistic", "huber"])
+@pytest.mark.parametrize("loss", ["quadratic", "logistic", "huber", "quantile"])
 def test_what_is_never_penalized_may_have_any_bounds(loss):
     X, y, lower, upper = boxed(5)
     y = (y > 0).astype(float) if loss == "logistic" else y
@@ -139,6 +139,9 @@ def test_what_is_never_penalized_may_have_any_bounds(loss):
     assert np.all((lower <= a.coef) & (a.coef <= upper))
     assert 0.1 <= a.coef[0] <= 0.2
     assert max(a.stationarity, b.stationarity) < 1e-12
+    at = how | {"coef": a.coef, "intercept": a.intercept, "loss": loss, "fit_intercept": True}
+    at.pop("tol")
+    assert diagnostics.stationarity(X, y, **at) < 1e-12
     if loss == "quadratic":
         Z = np.column_stack([X, np.ones(60)])
         box = np.append(lower, -np.inf), np.append(upper, np.inf)

@@ -289,8 +289,7 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
     if bounds is not None:
         bounds, origin = _from_origin(bounds, design.inverse_scale)
         if origin.any():
-            loss, y = with_offset(settings.loss, y, design.matvec(origin))
-            loss = loss.bound(y, d)
+            loss, y = _moved(loss, y, design.matvec(origin), d)
     target, y_mean = _centered(y, d) if centering else (y, 0.0)
     if constant and loss.equivariant:  # a large constant in y would cost the residuals their digits
         y_mean = _median(y, d)
@@ -341,6 +340,12 @@ def _from_origin(bounds, inverse_scale):
         raise ValueError(f"{name} excludes 0 for feature {j}, which is constant: its coefficient is 0")
     ends = [np.divide(end, inverse_scale, out=np.zeros_like(end), where=alive) for end in (*bounds, origin)]
     return (ends[0] - ends[2], ends[1] - ends[2]), ends[2]
+
+
+def _moved(loss, y, offset, d):
+    """The loss with an offset, and its target."""
+    loss, y = with_offset(loss.settled(y, d), y, offset)
+    return loss.bound(y, d) if isinstance(loss, Shifted) else loss, y
 
 
 def _median(y, d):

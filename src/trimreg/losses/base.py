@@ -128,6 +128,10 @@ class Loss:
         """The infimum of ``l(., y_i)`` for each sample; a loss with a log link needs it for its score."""
         raise NotImplementedError
 
+    def settled(self, y: np.ndarray, d: np.ndarray) -> Loss:
+        """The loss with all that it takes from y alone as numbers, so that an offset does not change them."""
+        return self
+
     def estimates(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> dict[str, Any]:
         """Parameters beside eta, such as a scale, at their best values for these samples, by name."""
         return {}

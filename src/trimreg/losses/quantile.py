@@ -67,6 +67,9 @@ class Quantile(Loss):
             known = self._known = (y, d, _SHARE * spread(y, d))
         return known[2]
 
+    def settled(self, y: np.ndarray, d: np.ndarray) -> Loss:
+        return Quantile(self.quantile, self.smoothing_at(y, d))
+
     def estimates(self, eta: np.ndarray, y: np.ndarray, d: np.ndarray) -> dict[str, Any]:
         return {"smoothing": self.smoothing_at(y, d)}
 
