@@ -95,6 +95,27 @@ class UNet(nn.Module):
         return self.leave(F.relu(self.merge(y)))
 
 
+class Gates(nn.Module):
+    """Channels that are weighed, masked, divided, put together again, and scaled by a learned number."""
+
+    def __init__(self):
+        super().__init__()
+        self.enter, self.left, self.right = conv(1, 12), conv(6, 4), conv(6, 8)
+        self.squeeze, self.excite = nn.Linear(12, 5), nn.Linear(5, 12)
+        self.where, self.scale = nn.Conv2d(12, 1, 3, padding=1), nn.Parameter(torch.tensor(0.5))
+        self.merge, self.head = conv(12, 12, 1), nn.Linear(12, 3)
+
+    def forward(self, x):
+        x = F.relu(self.enter(x))
+        b, c, _, _ = x.size()
+        x = x * torch.sigmoid(self.excite(F.relu(self.squeeze(x.mean((2, 3)))))).view(b, c, 1, 1)
+        x = x * torch.sigmoid(self.where(x))
+        a, d = x.chunk(2, dim=1)
+        y = torch.cat([F.relu(self.left(a)), F.relu(self.right(d))], 1)
+        y = self.scale * F.relu(self.merge(y))
+        return self.head(y.mean((2, 3))) + self.head.bias * y[:, :6].mean((1, 2, 3))[:, None]
+
+
 def vgg():
     """Convolutions and pooling, then linear layers on a flattened image of 2 x 2."""
     layers = [*conv(1, 8), nn.ReLU(), nn.MaxPool2d(2), *conv(8, 12), nn.ReLU(), nn.MaxPool2d(2)]
@@ -109,4 +130,5 @@ NETWORKS = {
     "mobilenet": mobilenet,
     "unet": lambda: (UNet(), torch.randn(3, 1, 8, 8)),
     "vgg": vgg,
+    "gates": lambda: (Gates(), torch.randn(3, 1, 8, 8)),
 }

@@ -151,12 +151,24 @@ def test_entries_that_do_not_fit_their_channels(keep, message):
         TrimmedGroupL1(lenet(), keep, example_input=images())
 
 
+def test_entries_inside_channels_of_divided_layers():
+    """The linear layer reads only the second half of the channels."""
+    model = Net(
+        lambda m, x: (lambda y: m.b(y[:, :4]).mean((2, 3)) + m.head(y[:, 4:].flatten(1)))(m.a(x)),
+        a=nn.Conv2d(1, 8, 3), b=nn.Conv2d(4, 3, 1), head=nn.Linear(16, 3),
+    )  # fmt: skip
+    x = images(size=4)
+    penalty = TrimmedGroupL1(model, {"a": 6, "head": 4}, example_input=x)
+    kept = penalty.kept()
+    assert torch.equal(kept["head"].reshape(4, 4).any(1), kept["a[4:8]"])
+    assert [layer.physical for layer in export(model, penalty, x, repeats=0).report.layers] == [4, 3, 3]
+
+
 def test_channels_that_another_layer_reads_need_no_entries():
     model = Net(
-        lambda m, x: m.head(F.relu(m.a(x)).flatten(1)) + m.b(F.relu(m.a(x))).mean((2, 3)),
+        lambda m, x: (lambda y: m.head(y.flatten(1)) + m.b(y).mean((2, 3)))(F.relu(m.a(x))),
         a=nn.Conv2d(1, 6, 3), b=nn.Conv2d(6, 3, 1), head=nn.Linear(24, 3),
     )  # fmt: skip
-    model.steps = lambda m, x: (lambda y: m.head(y.flatten(1)) + m.b(y).mean((2, 3)))(F.relu(m.a(x)))
     x = images(size=4)
     penalty = TrimmedGroupL1(model, {"a": 4, "head": 2}, example_input=x)
     assert [layer.physical for layer in export(model, penalty, x, repeats=0).report.layers] == [4, 2]
@@ -216,10 +228,28 @@ def test_a_layer_with_the_channels_of_several_others():
     penalty = TrimmedGroupL1(model, {"a": 2, "b": 3, "c": 5}, example_input=x)
     small = export(model, penalty, x, repeats=0)
     assert small.model.c.out_channels == small.model.out.in_channels == 5
-    with pytest.raises(ValueError, match=r"layer 'c' has the channels of a, b, .* give a size to each"):
-        TrimmedGroupL1(model, {"a": 2, "c": 5}, example_input=x)
+    with pytest.raises(ValueError, match=r"layer 'c' has .* of a, b, .* 2 channels cannot be divided"):
+        TrimmedGroupL1(model, {"a": 2, "c": 2}, example_input=x)
+    assert TrimmedGroupL1(model, {"c": 5}, example_input=x).keep == {"a": 2, "b": 3}  # in proportion
+    assert TrimmedGroupL1(model, {"a": 1, "c": 5}, example_input=x).keep == {"a": 1, "b": 4}
     with pytest.raises(ValueError, match=r"layer 'c' has the channels of a, b, .* keep 5 together; .* is 6"):
         TrimmedGroupL1(model, {"a": 2, "b": 3, "c": 6}, example_input=x)
+
+
+def test_parts_of_a_layer_that_is_divided():
+    model, x = NETWORKS["gates"]()
+    penalty = TrimmedGroupL1(model, {"enter.0": 7, "*ight.0": 3}, example_input=x)
+    assert penalty.keep == {"right.0": 3, "enter.0[0:6]": 4, "enter.0[6:12]": 3}
+    small = export(model, penalty, x, repeats=0)
+    left, right = (small.model.get_submodule(name) for name in ("left.0", "right.0"))
+    assert (left.in_channels, right.weight.shape[:2]) == (4, (3, 3))
+    assert small.report.size == "3-4-3"
+    with pytest.raises(
+        ValueError, match=r"keep names 'enter.0\[0:5\]', but the channels go by enter.0\[0:6\], "
+    ):
+        TrimmedGroupL1(model, {"enter.0[0:5]": 2}, example_input=x)
+    with pytest.raises(ValueError, match="is a range of channels, which needs an example_input"):
+        TrimmedGroupL1(model, {"enter.0[0:6]": 2})
 
 
 @pytest.mark.parametrize(

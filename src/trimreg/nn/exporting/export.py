@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..groups.layer_groups import Slab
-from ..groups.resolve import unwrapped
+from ..groups.resolve import is_range, unwrapped
 from ..structure.cost import index_entries, latency, macs, parameters
 from ..structure.flow import Flow
 from ..structure.spaces import ExportError
@@ -267,7 +267,8 @@ def _rest_shrunk(
                     f"layer {units[0]!r} can get smaller only by tracing: {failure}"
                 ) from failure
         else:
-            if method == "auto" and strict and first.refusals:
+            parts = any(is_range(name) for name in asked)  # the second method knows only whole layers
+            if method == "auto" and strict and first.refusals and not parts:
                 try:
                     second = _by_dependency(masked, asked, inputs)
                 except (ExportError, ImportError):  # then the first error says more
@@ -298,7 +299,9 @@ def _by_dependency(masked: nn.Module, asked: dict[str, Asked], inputs: tuple) ->
 def _measured(model: nn.Module, asked: dict[str, Asked], kept: dict[str, Kept]) -> _Attempt:
     sizes, refusals = [], {}
     for name, wanted in asked.items():
-        found = kept.get(name) or Kept(unknown=["a module that the export does not look into or never calls"])
+        found = kept.get(wanted.shared[0][0] if wanted.shared else name) or Kept(
+            unknown=["a module that the export does not look into or never calls"]
+        )
         size = _size(name, wanted, found)
         sizes.append(size)
         if size.physical > size.kept and found.unknown:

@@ -97,7 +97,7 @@ def masked_copy(model: nn.Module, penalty: Any = None) -> tuple[nn.Module, dict[
         for key, groups in penalty.layers.items():
             if any(id(module) not in own for module in (groups.module, *(s.owner for s in groups.slabs))):
                 raise ValueError(f"layer {key!r} of the penalty is not part of this {type(model).__name__}")
-            name = own[id(groups.module)]
+            name = key if groups.coupled else own[id(groups.module)]
             if is_recurrent(groups.module) and len(suffixes(groups.module)) > 1:
                 name = f"{name}.{key.rpartition('.')[2]}"
             slabs = tuple(replace(s, owner=masked.get_submodule(own[id(s.owner)])) for s in groups.slabs)

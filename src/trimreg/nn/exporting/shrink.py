@@ -66,6 +66,17 @@ def shrink(
             named_sizes = node.op != "call_module" and node.target in ("view", "reshape", torch.reshape)
             if named_sizes and flow.present(channels).numel() < channels.size:
                 _replace_by_flatten(traced.graph, node, start, end)
+        for node, ones, channels in flow.expansions:
+            if flow.present(channels).numel() < channels.size:
+                _replace_by_item(traced.graph, node, node.args[0], (Ellipsis, *[None] * ones))
+        for one in flow.selected:
+            present = flow.present(one.source)
+            if present.numel() < one.source.size:
+                here = (present >= one.which[0]) & (present <= one.which[-1])
+                first = int((present < one.which[0]).sum())
+                cut = slice(first, first + int(here.sum()))
+                index = (*one.index[: one.place], cut, *one.index[one.place + 1 :])
+                _replace_by_item(traced.graph, one.node, one.tensor(), index)
         for node, size in flow.sizes:
             node.replace_all_uses_with(size)  # the width in the original network
             traced.graph.erase_node(node)
@@ -175,6 +186,14 @@ def _replace_by_flatten(graph: fx.Graph, node: fx.Node, start: int, end: int) ->
     with graph.inserting_before(node):
         flat = graph.call_function(torch.flatten, (node.args[0], start, end))
     node.replace_all_uses_with(flat)
+    graph.erase_node(node)
+
+
+def _replace_by_item(graph: fx.Graph, node: fx.Node, tensor: fx.Node, index: tuple) -> None:
+    """Replace a step whose arguments name a width by ``tensor[index]``."""
+    with graph.inserting_before(node):
+        item = graph.call_function(operator.getitem, (tensor, index))
+    node.replace_all_uses_with(item)
     graph.erase_node(node)
 
 

@@ -14,6 +14,7 @@ so that both layers have their sizes.
 
 from __future__ import annotations
 
+import math
 import numbers
 import warnings
 from dataclasses import dataclass, field
@@ -54,19 +55,22 @@ def coupled_groups(
     skipped = {}
     for name, size in asked.items():
         shape = coupling.layers.get(name)
-        if shape is None or shape.outputs.fixed or not shape.outputs.spaces:
+        if name not in layers:
+            own = coupling.spaces[name]
+            sizes.setdefault(name, {})[name] = _in_channels(name, size, own.outputs[0].block, own.count)
+        elif shape is None or shape.outputs.fixed or not shape.outputs.spaces:
             skipped[name] = _refusal(name, coupling)
         elif len(shape.outputs.spaces) > 1:
             several[name] = size
         else:
             ((space, entries),) = shape.outputs.spaces.items()
             sizes.setdefault(space, {})[name] = _in_channels(name, size, entries, coupling.counts[space])
-    _skip(skipped, exact, found=bool(sizes), coupling=coupling)
+    _skip(skipped, exact, found=bool(sizes or several))
     for space, by_layer in sizes.items():
         _agree(by_layer, coupling.spaces[space])
-    kept = {space: next(iter(by_layer.values())) for space, by_layer in sizes.items()}
     for name, size in several.items():
-        _adds_up(name, size, coupling.layers[name].outputs, kept)
+        _share(name, size, coupling.layers[name].outputs, coupling.counts, sizes)
+    kept = {space: next(iter(by_layer.values())) for space, by_layer in sizes.items()}
     return {
         next(iter(by_layer)): (_groups(coupling.spaces[space], layers, next(iter(by_layer))), kept[space])
         for space, by_layer in sizes.items()
@@ -88,7 +92,8 @@ def _groups(space: ChannelSpace, layers: dict[str, nn.Module], name: str) -> Lay
             slabs.append(Slab(module, "weight", axis, place.start, place.block))
         if getattr(module, "bias", None) is not None:
             slabs.append(Slab(module, "bias", 0, place.start, place.block))
-    return LayerGroups(name, layers[name], "channels", space.count, tuple(slabs), coupled=space.layers)
+    module = layers.get(name, layers[space.layers[0]])
+    return LayerGroups(name, module, "channels", space.count, tuple(slabs), coupled=space.layers)
 
 
 # -- sizes that do not fit ----------------------------------------------------------------------------------
@@ -117,7 +122,7 @@ def _refusal(name: str, coupling: Coupling) -> str:
     return ", ".join(coupling.reasons.get(name) or (known,))
 
 
-def _skip(skipped: dict[str, str], exact: set[str], found: bool, coupling: Coupling) -> None:
+def _skip(skipped: dict[str, str], exact: set[str], found: bool) -> None:
     for name, reason in skipped.items():
         if name in exact or not found:
             raise ValueError(f"layer {name!r}: its output channels cannot be removed because of {reason}")
@@ -138,15 +143,23 @@ def _agree(by_layer: dict[str, Any], space: ChannelSpace) -> None:
             )
 
 
-def _adds_up(name: str, size: Any, outputs: Extent, kept: dict[str, Any]) -> None:
-    """Raise unless the size of a layer with the channels of several spaces is the sum of theirs."""
+def _share(name: str, size: Any, outputs: Extent, counts: dict[str, int], sizes: dict[str, dict]) -> None:
+    """Divide the size of a layer among the spaces of its channels that have none, in proportion."""
     parts = f"layer {name!r} has the channels of {', '.join(outputs.spaces)}, one after another"
-    if set(outputs.spaces) - set(kept):
-        raise ValueError(f"{parts}; give a size to each of these layers instead")
-    if isinstance(size, numbers.Integral):
-        total = sum(entries * kept[space] for space, entries in outputs.spaces.items())
-        if total != size:
-            raise ValueError(f"{parts}, which keep {total} together; but its own size is {size}")
+    open_ones = [space for space in outputs.spaces if space not in sizes]
+    if not isinstance(size, numbers.Integral):  # a share of each
+        sizes |= {space: {space: size} for space in open_ones}
+        return
+    left = size - sum(n * next(iter(sizes[s].values())) for s, n in outputs.spaces.items() if s in sizes)
+    if not open_ones and left:
+        raise ValueError(f"{parts}, which keep {size - left} together; but its own size is {size}")
+    exact = {s: left * counts[s] / sum(map(counts.__getitem__, open_ones)) for s in open_ones}
+    found = {s: math.floor(share) for s, share in exact.items()}
+    for space in sorted(open_ones, key=lambda s: found[s] - exact[s])[: left - sum(found.values())]:
+        found[space] += 1
+    if any(outputs.spaces[s] > 1 or not 1 <= found[s] <= counts[s] for s in open_ones):
+        raise ValueError(f"{parts}; {size} channels cannot be divided among them, give a size to each")
+    sizes |= {space: {space: share} for space, share in found.items()}
 
 
 # -- entries inside channels --------------------------------------------------------------------------------
@@ -178,8 +191,13 @@ class Inside:
 
 def inside(coupling: Coupling, layers: dict[str, LayerGroups], keep: dict[str, Any]) -> tuple[Inside, ...]:
     """The linear layers whose kept inputs depend on kept channels; raise if their sizes do not fit."""
-    owner = {member: name for name, groups in layers.items() for member in groups.coupled}
-    owners = {space: owner[one.layers[0]] for space, one in coupling.spaces.items() if one.layers[0] in owner}
+    own = {name: groups.coupled for name, groups in layers.items() if groups.coupled}
+    owners = {
+        space: name
+        for space, one in coupling.spaces.items()
+        for name in ([space] if space in own else own)  # ranges of one layer have the same layers
+        if own[name] == one.layers
+    }
     readers = [name for name, groups in layers.items() if groups.kind == "in" and name in coupling.layers]
     made = []
     for space, channels in owners.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
+import re
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -93,18 +94,28 @@ def resolve_layers(
         kind = kind_of(name)
         return isinstance(kind, str) and block_of(layers[name], kind, above(name, layers)) is not None
 
-    asked = matched(keep, layers, "keep", (is_layer, is_block))
-    by_channel = {
+    ranges = {key: size for key, size in keep.items() if key not in layers and is_range(key)}
+    if ranges and example_input is None:
+        raise ValueError(f"keep: {next(iter(ranges))!r} is a range of channels, which needs an example_input")
+    keys = {key: size for key, size in keep.items() if key not in ranges}
+    asked = matched(keys, layers, "keep", (is_layer, is_block))
+    by_channel = ranges | {
         name: asked[name]
         for name in layers
         if name in asked and counts_channels(layers[name], kind_of(name), example_input)
     }
     # The groups of a block are complete, also in models that cannot be traced.
-    alone = all(isinstance(layers[name], nn.MultiheadAttention) or not is_layer(name) for name in asked)
+    alone = not ranges and all(
+        isinstance(layers[name], nn.MultiheadAttention) or not is_layer(name) for name in asked
+    )
     coupling = None if example_input is None or alone else couple(unwrapped(model), example_input)
     joined = {}
     if coupling is not None and by_channel:
         exact = {name for name in by_channel if name in keep or layers[name] in keep}
+        if unknown := ranges.keys() - coupling.spaces.keys():
+            raise ValueError(
+                f"keep names {min(unknown)!r}, but the channels go by {', '.join(coupling.spaces)}"
+            )
         joined = coupled_groups(coupling, layers, by_channel, exact)
     found = {}
     for name, module in layers.items():
@@ -113,8 +124,14 @@ def resolve_layers(
         elif name in asked and name not in by_channel:
             for made in all_groups(name, module, kind_of(name), above(name, layers)):
                 found[made.name] = (made, asked[name])
+    found |= {name: one for name, one in joined.items() if name not in layers}
     check_parameters(model, [layer for layer, _ in found.values()])
     return Resolved(found, coupling)
+
+
+def is_range(key: Any) -> bool:
+    """Whether a key of ``keep`` is a range of channels of a layer, such as ``"conv[0:8]"``."""
+    return isinstance(key, str) and re.fullmatch(r".+\[\d+:\d+\]", key) is not None
 
 
 def above(name: str, layers: dict[str, nn.Module]) -> nn.Module | None:

@@ -71,6 +71,8 @@ _ROLES = {
     "mean": "mean",
     "transpose": "transpose permute",
     "size": "size",
+    "split": "chunk split",
+    "unsqueeze": "unsqueeze",
 }
 _IN_PLACE = ("operator.iadd", "operator.isub", "operator.imul")
 # Steps whose effect on channels is not known, but that may be saved.
@@ -98,7 +100,7 @@ FUNCTIONS = {
 NAME_OF_FUNCTION = {function: name for name, function in reversed(FUNCTIONS.items())}
 #: Methods of tensors that may be saved.
 METHODS = {name for name in _ROLE_OF_NAME if hasattr(torch.Tensor, name)} | {
-    "unsqueeze", "unflatten", "expand", "matmul", "float", "chunk", "split", "expand_as", "div", "t",
+    "unflatten", "expand", "matmul", "float", "expand_as", "div", "t",
     "repeat", "amax", "max", *_SAVED.split(),
 }  # fmt: skip
 #: Class name -> class, of everything that may be saved.
@@ -178,7 +180,7 @@ def may_alias(node: fx.Node, module: nn.Module | None) -> bool:
     evaluation), and possibly for steps that are not known.
     """
     role = role_of_call(node.target) if module is None else role_of_module(module)
-    if role in (None, "reshape", "transpose", "item") or in_place(node, module):
+    if role in (None, "reshape", "transpose", "item", "split", "unsqueeze") or in_place(node, module):
         return True
     name = call_name(node) if module is None else type(module).__name__.lower()
     return role == "pointwise" and ("dropout" in name or name in ("identity", "contiguous", "detach"))

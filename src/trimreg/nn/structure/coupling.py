@@ -61,7 +61,7 @@ class ChannelSpace:
     Parameters
     ----------
     name : str
-        The first layer that computes them.
+        The first layer that computes these channels and no others; or a range of rows, ``"conv[0:8]"``.
     count : int
         The number of channels; of blocks behind a convolution with groups.
     places : tuple of Place
@@ -289,7 +289,7 @@ class _Channels:
         for channels, places in sorted(found, key=lambda one: [order[p.layer, p.side] for p in one[1]]):
             makers = [p.layer for p in places if p.side == "out" and self._makes(p.layer)]
             if makers:
-                name = next((layer for layer in makers if layer not in made), f"{makers[0]} ({len(made)})")
+                name = self._name(makers, places, len(channels))
                 made[name] = ChannelSpace(name, len(channels), places)
                 self._space |= dict.fromkeys(channels, name)
         return made
@@ -301,6 +301,15 @@ class _Channels:
             for one in self.flow.recurrents
             for name, part in zip(part_names(one.node.target, one.module), one.parts, strict=True)
         }
+
+    def _name(self, makers: list[str], places: tuple[Place, ...], count: int) -> str:
+        """The first layer with only these channels; if there is none, a range of rows of the first layer."""
+        rows = {node.target: held.size for node, _, side, held in self._sides if side == "out"}
+        for layer in makers:
+            if sum(count * p.block for p in places if (p.layer, p.side) == (layer, "out")) == rows[layer]:
+                return layer
+        first = next(p for p in places if (p.layer, p.side) == (makers[0], "out"))
+        return f"{first.layer}[{first.start}:{first.start + count * first.block}]"
 
     def _makes(self, layer: str) -> bool:
         """Whether a layer computes channels, and does not only scale or move those of its input."""

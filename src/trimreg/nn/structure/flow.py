@@ -20,13 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from . import recurrent
+from . import indexing, recurrent
 from .catalog import (
     TRANSPOSED,
     call_name,
     in_place,
     may_alias,
-    reads_shape,
     role_of_call,
     role_of_module,
     spatial_axes,
@@ -52,10 +51,12 @@ class Flow:
         self.blocks: list[Blocks] = []
         self.followers: list[tuple[fx.Node, nn.Module, Channels]] = []  # with one parameter per channel
         self.reshapes: list[tuple[fx.Node, int, int, Channels]] = []
+        self.expansions: list[tuple[fx.Node, int, Channels]] = []  # reshapes that add axes of length 1
+        self.selected: list[indexing.Selected] = []
         self.sizes: list[tuple[fx.Node, int]] = []
         self.embeddings: list[tuple[fx.Node, nn.Module, Channels]] = []
         self.recurrents: list[recurrent.Recurrent] = []
-        self.inside: dict[fx.Node, list] = {}  # the Channels of results that are tuples
+        self.inside: dict[fx.Node, Any] = {}  # the Channels of results that are tuples
         # Layers that stay whole: the reason, and whether it is that an operation is not known.
         self.left: dict[str, tuple[str, bool]] = {}
         floats = [p.dtype for p in traced.parameters() if p.is_floating_point()]
@@ -281,29 +282,39 @@ class Flow:
         tensors = [x for x in operands if isinstance(x, fx.Node) and "shape" in x.meta]
         if len(operands) != 2 or any(isinstance(x, fx.Node) for x in node.kwargs.values()):
             return self.keep_all(node, label, unknown=True)
-        found = [self.at[x] for x in tensors]
-        if all(c is None for c in found):
+        tracked = [(x, self.at[x]) for x in tensors if self.at[x] is not None]
+        if not tracked:
             return None
-        ends: set[Any] = {
-            None if c is None else c.axis - len(x.meta["shape"]) for c, x in zip(found, tensors, strict=True)
-        }
-        if None in ends or len(ends) > 1 or len({c.size for c in found}) > 1:
-            return self.keep_all(node, label)
-        for other in found[1:]:
-            self.spaces.join(found[0].space, other.space)
-        known = torch.stack([c.known for c in found]).all(0)
+        width = max(c.size for _, c in tracked)
+        ends = {c.axis - len(x.meta["shape"]) for x, c in tracked}
+        end = ends.pop()
+        # Tensors with one entry for all channels leave them apart: a mask, a number that is learned.
+        thin = [
+            x
+            for x in tensors
+            if width > 1 and (x.meta["shape"][end:][:1] == (1,) or len(x.meta["shape"]) < -end)
+        ]
+        wide = [self.at[x] for x in tensors if x not in thin]
+        if ends or any(c is None or c.size != width for c in wide):
+            others = any(self.at[x] is None for x in tensors)
+            return self.keep_all(node, f"{label} with a tensor that stays whole" if others else label)
+        for x in thin:
+            if self.at[x] is not None:
+                self.spaces.keep_all(self.at[x].space, label)
+        for other in wide[1:]:
+            self.spaces.join(wide[0].space, other.space)
+        known = torch.stack([c.known for c in wide]).all(0)
         numbers = [x for x in operands if x not in tensors]
-        if any(isinstance(x, fx.Node) for x in numbers):  # a number that the graph computes
-            known, numbers = torch.zeros_like(known), [0 for _ in numbers]
-        values = [torch.where(c.known, c.value, 0) for c in found] + numbers
-        if operands[0] not in tensors:
+        if thin or any(isinstance(x, fx.Node) for x in numbers):  # a number that the graph computes
+            known, numbers = torch.zeros_like(known), [0 for _ in (*numbers, *thin)]
+        values = [torch.where(c.known, c.value, 0) for c in wide] + numbers
+        if self.at.get(operands[0]) not in wide:
             values.reverse()
         combine = getattr(torch.Tensor, node.target) if node.op == "call_method" else node.target
         value = combine(*values, **node.kwargs)
         if "mul" in call_name(node):
-            known = known | torch.stack([c.known & c.value.eq(0) for c in found]).any(0)
-        axis = len(node.meta["shape"]) + ends.pop()
-        return Channels(found[0].space, axis, known & value.isfinite(), value)
+            known = known | torch.stack([c.known & c.value.eq(0) for c in wide]).any(0)
+        return Channels(wide[0].space, len(node.meta["shape"]) + end, known & value.isfinite(), value)
 
     def _visit_cat(self, node, module, label) -> Channels | None:
         parts = node.args[0]
@@ -330,6 +341,10 @@ class Flow:
         if source is None:
             return None
         before, after = node.args[0].meta["shape"], node.meta["shape"]
+        ones = len(after) - len(before)
+        if ones > 0 and tuple(after) == (*before, *(1,) * ones):
+            self.expansions.append((node, ones, source))
+            return Channels(source.space, source.axis, source.known, source.value)
         merged = flattened_range(before, after)
         if merged is None or (merged[0] == 0 and source.axis <= merged[1]):
             reason = f"{label} from {tuple(before)} to {tuple(after)}"
@@ -365,46 +380,16 @@ class Flow:
         return Channels(source.space, order.index(source.axis), source.known, source.value)
 
     def _visit_item(self, node, module, label) -> Channels | None:
-        source_node, index = node.args
-        if source_node in self.inside:
-            return recurrent.visit_item(self, node)
-        source = self.at.get(source_node)
-        if source is None:
-            if reads_shape(source_node):
-                self._read_sizes(node, source_node, index, label)
-            return None
-        index = index if isinstance(index, tuple) else (index,)
-        plain = all(isinstance(i, (int, slice)) for i in index)
-        if not plain or (source.axis < len(index) and index[source.axis] != slice(None)):
-            return self.keep_all(node, label, unknown=True)
-        gone = sum(isinstance(i, int) for i in index[: source.axis])
-        return Channels(source.space, source.axis - gone, source.known, source.value)
+        return indexing.visit_item(self, node, label)
 
-    def _read_sizes(self, node, shape_node, index, label) -> None:
-        """Note a width that is read alone: it is replaced by that of the original network."""
-        tensor = shape_node.args[0]
-        channels, axes = self.at[tensor], range(len(tensor.meta["shape"]))
-        if channels is None:
-            return
-        if isinstance(index, int):
-            if axes[index] == channels.axis:
-                self.sizes.append((node, channels.size))
-        elif node.all_input_nodes[1:] or channels.axis in axes[index]:
-            self.keep_all(shape_node, label, unknown=True)  # several sizes at once
+    def _visit_split(self, node, module, label) -> None:
+        return indexing.visit_split(self, node, label)
+
+    def _visit_unsqueeze(self, node, module, label) -> Channels | None:
+        return indexing.visit_unsqueeze(self, node)
 
     def _visit_size(self, node, module, label) -> None:
-        tensor = node.args[0]
-        channels = self.at.get(tensor)
-        if channels is None:
-            return None
-        if node.op == "call_method" and len(node.args) > 1:
-            if node.args[1] % len(tensor.meta["shape"]) == channels.axis:
-                self.sizes.append((node, channels.size))
-        elif node.op == "call_function" and node.args[1] in ("device", "dtype", "ndim"):
-            pass
-        elif not reads_shape(node) or any(role_of_call(user.target) != "item" for user in node.users):
-            return self.keep_all(node, label, unknown=True)
-        return None
+        return indexing.visit_size(self, node, label)
 
     def _visit_embedding(self, node, module, label) -> Channels:
         target = self.fresh(module.embedding_dim, len(node.meta["shape"]) - 1)
