@@ -197,14 +197,15 @@ def seconds_in_turn(steps: dict, device: str, count: int, repeats: int) -> dict:
     import torch
 
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    clock = time.perf_counter if device == "cuda" else time.process_time  # of one thread
 
     def seconds(step):
         wait()
-        start = time.perf_counter()
+        start = clock()
         for _ in range(count):
             step()
         wait()
-        return (time.perf_counter() - start) / count
+        return (clock() - start) / count
 
     for step in steps.values():
         for _ in range(3):
@@ -315,7 +316,7 @@ def kept_from_a_gpu() -> tuple[list[dict], list[dict]]:
 def section_of(records: list[dict], memories: list[dict]) -> Section:
     section = Section(
         "Networks: what the penalty costs a training step",
-        f"Forward, backward and optimizer's step, with the penalty on every layer (half of the groups kept) against without; {where()}, one thread on the CPU. Median over repeats, "
+        f"Forward, backward and optimizer's step, with the penalty on every layer (half of the groups kept) against without; {where()}, one thread and processor time on the CPU. Median over repeats, "
         "taken in turn, of the ratio within a repeat; in brackets its quartiles. LeNet-300-100 with Adam; ResNet-18 for 32 x 32 images, 20 convolutions and the last layer penalized, with "
         "momentum; the MLP has four linear layers of 4096 inputs and outputs, with Adam, in float32 (and, without a bar, with products in TF32 and Adam in one kernel). h is in the middle of its fall. On CUDA the penalty's own step runs as a graph by default; *kernel by kernel*: `cuda_graph=False`; *all in a graph*: the whole training step does. " + "; ".join(f"*{kind}*: {text}" for kind, text in KINDS.items()) + ".",
         ["network", "device", "batch", "penalty", "plain step, ms", "with the penalty, ms", "ratio"],

@@ -183,8 +183,10 @@ class Pack(nn.Module):
             (slab, layer.view(slab, a), layer.view(slab, b))
             for slab, a, b in zip(layer.counted, first, second, strict=True)
         ]
-        found = (kernels.layout_for_sums(a, b, leading + slab.axis, leading) for slab, a, b in parts)
-        forms = [form for form in found if form is not None]
+        forms = []
+        if out.is_cuda:
+            found = (kernels.layout_for_sums(a, b, leading + slab.axis, leading) for slab, a, b in parts)
+            forms = [form for form in found if form is not None]
         if len(forms) == len(parts):
             for place, ((_, a, b), form) in enumerate(zip(parts, forms, strict=True)):
                 kernels.add_products(a, b, form, out, place == 0, root and place == last)
@@ -217,7 +219,7 @@ class Pack(nn.Module):
     def memory(self, entries: int) -> Tensor:
         """Memory for so many products, or for as many as are computed at once; it is kept."""
         wanted = min(entries, max(MOST_PRODUCTS, entries // PART))
-        if self._products is None or len(self._products) < wanted:
+        if self._products is None or self._products.numel() < wanted:
             with torch.inference_mode(False):
                 self._products = torch.empty(wanted, dtype=self.norms.dtype, device=self.norms.device)
         return self._products
@@ -292,7 +294,7 @@ class Pack(nn.Module):
 
 def add_in_parts(a: Tensor, b: Tensor, axes: list[int], out: Tensor, memory: Tensor) -> None:
     """Add the sums of ``a * b`` over some axes to ``out``; products are held in ``memory``, part by part."""
-    if a.numel() <= len(memory):
+    if a.numel() <= memory.numel():
         product = memory[: a.numel()].view(a.shape)
         if a.dtype == b.dtype == product.dtype:
             torch.mul(a, b, out=product)
@@ -300,12 +302,22 @@ def add_in_parts(a: Tensor, b: Tensor, axes: list[int], out: Tensor, memory: Ten
             product.copy_(a).mul_(b)
         out.add_(product.sum(axes) if axes else product)
         return
-    each = a.numel() // len(a)  # entries of a part of length 1
-    length = max(1, len(memory) // max(each, 1))
-    for begin in range(0, len(a), length):
+    rows, room = a.shape[0], memory.numel()
+    each = a.numel() // rows  # entries of a part of length 1
+    length = max(1, room // max(each, 1))
+    if 0 in axes and each <= room and a.dtype == b.dtype == memory.dtype:
+        # The parts lie over each other, so that there is one sum at the end.
+        product = memory[: length * each].view(length, *a.shape[1:])
+        torch.mul(a[:length], b[:length], out=product)
+        for begin in range(length, rows, length):
+            part = a[begin : begin + length]
+            product[: part.shape[0]].addcmul_(part, b[begin : begin + length])
+        out.add_(product.sum(axes))
+        return
+    for begin in range(0, rows, length):
         part, other = a[begin : begin + length], b[begin : begin + length]
         target = out if 0 in axes else out[begin : begin + length]
-        if each > len(memory):  # a part of length 1 is divided along its next axis
+        if each > room:  # a part of length 1 is divided along its next axis
             part, other = part[0], other[0]
             inside = [axis - 1 for axis in axes if axis > 0]
             add_in_parts(part, other, inside, target if 0 in axes else target[0], memory)
