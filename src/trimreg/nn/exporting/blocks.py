@@ -39,12 +39,12 @@ from .report import LayerSize
 
 #: Names under which modules and configs note the sizes of their blocks.
 _NAMES = {
-    "heads": NUMBER_OF_HEADS,
+    "heads": (*NUMBER_OF_HEADS, "encoder_attention_heads", "decoder_attention_heads"),
     "shared": ("num_key_value_heads", "num_kv_heads", "n_kv_heads", "kv_heads"),
     "share": ("num_key_value_groups",),
     "width": WIDTH_OF_HEAD,
     "all": ("all_head_size", "split_size", "attn_dim", "inner_dim"),
-    "units": ("intermediate_size", "n_inner", "ffn_dim"),
+    "units": ("intermediate_size", "n_inner", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim"),
 }
 #: The number of groups of each kind, among these.
 _COUNTED = {"heads": "shared", "queries": "share", "width": "width", "units": "units"}

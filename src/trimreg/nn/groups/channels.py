@@ -208,7 +208,7 @@ def inside(coupling: Coupling, layers: dict[str, LayerGroups], keep: dict[str, A
         guard = max(mine, key=keep.__getitem__) if all_of_them and mine else None
         count = coupling.spaces[space].count
         made += [Inside(name, channels, _entries(name, reads, count), name == guard) for name in mine]
-    for part in coupling.units.keys() & layers.keys():  # hidden units stay also if no layer reads them
+    for part in filter(coupling.units.__contains__, layers):  # hidden units stay also if no layer reads them
         reads = [place for place in coupling.units[part] if place.layer in readers]
         for name in dict.fromkeys(place.layer for place in reads):
             made.append(Inside(name, part, _entries(name, reads, layers[part].count), False))
