@@ -15,7 +15,8 @@ from pathlib import Path
 SECTIONS = {
     "Linear models": """TrimmedLasso TrimmedLassoCV TrimmedGroupLasso MultiTaskTrimmedLasso
         TrimmedLogisticRegression TrimmedLogisticRegressionCV TrimmedPoissonRegressor TrimmedGammaRegressor
-        TrimmedHuberRegressor TrimmedCoxRegressor MEstimator MEstimatorCV""",
+        TrimmedHuberRegressor TrimmedNegativeBinomialRegressor TrimmedQuantileRegressor
+        TrimmedOrdinalRegression TrimmedCoxRegressor MEstimator MEstimatorCV""",
     "Functions": "solve steps minimize trimmed_path solve_batch save load",
     "Stability": "StabilitySelection Bootstrap",
     "Certificates": "certify near_best Certificate",

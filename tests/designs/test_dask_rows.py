@@ -326,7 +326,7 @@ def test_fits_of_data_frames_know_the_names():
 def test_missing_values_in_a_data_frame():
     X = frame(30)
     X["e"] = pd.array([*range(29), None], dtype="Int64")
-    with pytest.raises(ValueError, match="NaN at row 29, column 4"):
+    with pytest.raises(ValueError, match="NaN at row 29, column 'e'"):
         TrimmedLasso(h=1).fit(dd.from_pandas(X, npartitions=3), np.arange(30.0))
 
 

@@ -114,7 +114,7 @@ def test_penalty(penalty, refused):
 
 @pytest.mark.parametrize("loss", ["squared", "", None, 3, Quadratic], ids=repr)
 def test_loss(loss, refused):
-    refused(r"loss must be one of \['cox', .* 'quadratic'\] or a loss object; got", loss=loss)
+    refused(r"loss must be one of \['cox', .* 'tweedie'\] or a loss object; got", loss=loss)
 
 
 @pytest.mark.parametrize("effort", ["extreme", "High", "", None, 1, ["low"]])

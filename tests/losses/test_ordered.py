@@ -61,14 +61,11 @@ def test_all_features_as_statsmodels(data):
     ordinal = pytest.importorskip("statsmodels.miscmodels.ordinal_model")
     X, y, _ = data
     offset = np.linspace(-1.0, 1.0, N)
-    for known in (None, offset):
-        theirs = ordinal.OrderedModel(y, X, offset=known, distr="logit")
-        found = theirs.fit(method="newton", disp=0, tol=1e-12, maxiter=500)
-        model = TrimmedOrdinalRegression(h=P, tol=1e-12).fit(X, y, offset=known)
-        thresholds = theirs.transform_threshold_params(found.params)[1:-1]
-        assert_allclose(
-            np.append(model.coef_, model.thresholds_), [*found.params[:P], *thresholds], atol=1e-6
-        )
+    theirs = ordinal.OrderedModel(y, X, offset=offset, distr="logit")
+    found = theirs.fit(method="bfgs", disp=0, gtol=1e-8, maxiter=500).params
+    model = TrimmedOrdinalRegression(h=P, tol=1e-12).fit(X, y, offset=offset)
+    assert_allclose(model.coef_, found[:P], atol=1e-6)
+    assert_allclose(model.thresholds_, theirs.transform_threshold_params(found)[1:-1], atol=1e-6)
 
 
 def test_two_classes_are_logistic(data):

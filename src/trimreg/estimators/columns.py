@@ -56,6 +56,7 @@ class Recipe:
         """
         import pandas as pd
 
+        frame = in_pandas(frame)
         needed = [c for c in self.columns if only is None or any(f in only for f in c.features)]
         names = {column.name for column in needed}
         absent = [column.name for column in needed if column.name not in frame]
@@ -91,6 +92,15 @@ class Recipe:
     @classmethod
     def from_list(cls, columns: Iterable[Mapping[str, Any]]) -> Recipe:
         return cls(tuple(Column(**column) for column in columns))
+
+
+def in_pandas(frame: Any) -> Any:
+    """A data frame of pandas; those of other libraries are read column by column."""
+    import pandas as pd
+
+    if isinstance(frame, pd.DataFrame):
+        return frame
+    return pd.DataFrame({name: np.asarray(frame[name]) for name in frame.columns})
 
 
 def is_plain(kind: Any) -> bool:

@@ -23,7 +23,7 @@ import numpy as np
 
 from .._files import BadInput, write_atomically
 from ..losses import LOSSES, get_loss
-from .columns import Column, Recipe, as_numbers
+from .columns import Column, Recipe, as_numbers, in_pandas
 from .summary import plain
 from .survival import curves, stratum_codes
 
@@ -269,6 +269,7 @@ def offset_in(frame: Any, offset: str | None, exposure: str | None) -> np.ndarra
     for kind, name in (("offset", offset), ("exposure", exposure)):
         if name is None:
             continue
+        frame = in_pandas(frame)
         if name not in frame:
             raise BadInput(f"there is no column {name!r}, which holds the {kind}")
         values = as_numbers(frame[name]).to_numpy(dtype=float)

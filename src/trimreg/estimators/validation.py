@@ -20,8 +20,11 @@ from ..designs.convert import as_virtual, feature_names, is_cpu_tensor, is_far, 
 from ..solvers import SolverSpec
 
 
-def check_finite(X: Any, name: str) -> None:
-    """Refuse NaN and infinity with a ``ValueError`` that says where the first one is."""
+def check_finite(X: Any, name: str, labels: list | None = None) -> None:
+    """Refuse NaN and infinity with a ``ValueError`` that says where the first one is.
+
+    ``labels`` are the names of the columns, if they have any.
+    """
     values = X.data if sp.issparse(X) else X
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(np.sum(values, dtype=float)):
@@ -37,11 +40,12 @@ def check_finite(X: Any, name: str) -> None:
     else:
         place = tuple(int(i) for i in np.argwhere(bad)[0])
         value = values[place]
-    where = f"row {place[0]}" + (f", column {place[1]}" if len(place) == 2 else "")
+    where = f"row {place[0]}"
+    if len(place) == 2:
+        where += f", column {repr(labels[place[1]]) if labels else place[1]}"
     kind = "NaN" if np.isnan(value) else "inf"
-    raise ValueError(
-        f"{name} contains {kind} at {where} (and {count - 1} more NaN or inf); drop or impute missing values"
-    )
+    advice = "drop or impute missing values" + " (sklearn.impute.SimpleImputer)" * (name == "X")
+    raise ValueError(f"{name} contains {kind} at {where} (and {count - 1} more NaN or inf); {advice}")
 
 
 def check_container(name: str, value: Any) -> None:
@@ -49,6 +53,8 @@ def check_container(name: str, value: Any) -> None:
     if isinstance(value, (str, os.PathLike)):
         hint = "; for a matrix in a file use trimreg.OnDisk(path)" if name == "X" else ""
         raise ValueError(f"{name} must be an array of numbers; got {str(value)!r}{hint}")
+    if type(value).__name__ == "LazyFrame":
+        raise ValueError(f"{name} must be in memory; got a LazyFrame: pass its .collect()")
     if isinstance(value, (Mapping, Set, Iterator)) and not sp.issparse(value):  # one format is a dict
         raise ValueError(f"{name} must be an array of numbers; got a {type(value).__name__}")
     if np.ma.is_masked(value):
@@ -56,6 +62,9 @@ def check_container(name: str, value: Any) -> None:
         raise ValueError(f"{name} has {count} masked entries; drop or impute them, and pass a plain array")
     if getattr(getattr(value, "dtype", None), "kind", "") in ("M", "m"):
         raise ValueError(f"{name} must be numeric; got {value.dtype}")
+    dated = [name for name, kind in zip(_labels(value), _dtypes(value), strict=False) if _is_temporal(kind)]
+    if dated:
+        raise ValueError(f"{name} must be numeric; got dates in column {dated[0]!r}; encode or drop them")
     twice = [one for one, count in Counter(_labels(value)).items() if count > 1]
     if twice:
         raise ValueError(f"{name} has several columns named {twice[0]!r}; rename them")
@@ -67,6 +76,18 @@ def _labels(value):
         value, "column_names", getattr(value, "columns", ())
     )  # pyarrow's name, that of all others
     return [] if callable(found) else list(found)
+
+
+def _dtypes(value):
+    """The types of the columns of a polars frame or of a polars column; none for others."""
+    found = getattr(value, "dtypes", None)
+    return found if isinstance(found, list) else []
+
+
+def _is_temporal(kind):
+    """Whether a polars column holds dates or times, which become numbers in NumPy."""
+    told = getattr(kind, "is_temporal", None)
+    return told is not None and bool(told())
 
 
 def check_real(name: str, value: Any) -> Any:
@@ -126,7 +147,7 @@ def check_matrix(X: Any) -> Any:
             raise ValueError(f"X must be a matrix with at least one row and one column; got shape {shape}")
         return virtual
     X = to_host(X)  # a view, if another library has it in memory
-    array = check_real("X", X)
+    labels, array = _labels(X), check_real("X", X)
     if array.dtype.kind in "biuf" and not hasattr(X, "sparse"):
         X = array  # scikit-learn would visit every column of a data frame
     try:
@@ -141,7 +162,7 @@ def check_matrix(X: Any) -> Any:
         raise ValueError(f"X must be a matrix with at least one row and one column: {error}") from None
     except TypeError as error:
         raise TypeError(f"X must be numeric: {error}") from None
-    check_finite(X, "X")
+    check_finite(X, "X", labels)
     return X
 
 

@@ -306,7 +306,7 @@ def diagnostics(
     measured = model.stationarity_
     problem = None
     if X is not None and y is not None and not len(model.outliers_):
-        X = X.to_numpy(dtype=float) if hasattr(X, "to_numpy") else X
+        X = np.asarray(X, dtype=float) if hasattr(X, "columns") else X
         problem = model.problem(X, y, sample_weight, offset)
     if problem is not None:
         weights = model.trim_weights_ if isinstance(problem["penalty"], TrimmedL1) else None

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_array, column_or_1d, has_fit_parameter, validate_data
 
 from ..designs.convert import is_far, stays_in_process, to_host
@@ -40,6 +41,17 @@ class OverAnEstimator:
             raise TypeError(f"estimator must be an object with a method fit; got {self.estimator!r}")
         return self.estimator
 
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Which arrays the estimator requests for ``fit``; see scikit-learn's guide to metadata routing.
+
+        Returns
+        -------
+        MetadataRouter
+        """
+        router = MetadataRouter(owner=self).add_self_request(self)
+        fit = MethodMapping().add(caller="fit", callee="fit")
+        return router.add(estimator=self._base(), method_mapping=fit)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.target_tags.required = True
@@ -54,7 +66,7 @@ class OverAnEstimator:
         for name, value in (("X", X), ("y", y)):
             check.check_container(name, value)
         if not is_far(X):
-            check.check_real("X", X)
+            check.check_matrix(X)
             try:
                 X, y = validate_data(
                     self,

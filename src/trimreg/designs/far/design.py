@@ -51,6 +51,7 @@ class BlockedDesign(ScaledMatrix):
         if bad:
             row, column, value = first
             others = f" (and {bad - 1} more NaN or inf)" if bad > 1 else ""
+            column = column if self.X.feature_names is None else repr(self.X.feature_names[column])
             raise ValueError(
                 f"X contains {'NaN' if np.isnan(value) else 'inf'} at row {row}, column {column}{others}; "
                 "drop or impute missing values"

@@ -52,6 +52,26 @@ class _Scored:
 class Regressor(_Scored, RegressorMixin):
     """A regressor that is scored by the share of the variance explained."""
 
+    def score(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> float:  # fmt: skip
+        """The share of the variance of y that the predictions explain, :func:`sklearn.metrics.r2_score`.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset, exposure
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        float
+        """
+        if exposure is not None:
+            loss = self._settings().loss  # type: ignore[attr-defined]
+            offset = check.check_offset(loss, len(to_host(y)), offset, exposure)
+        return super().score(X, y, sample_weight, offset)
+
 
 class Classifier(_Scored, ClassifierMixin):
     """A classifier that is scored by the share of samples classified correctly."""
