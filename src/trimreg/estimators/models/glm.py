@@ -337,7 +337,7 @@ class TrimmedQuantileRegressor(Regressor, TrimmedEstimator):
             check.check_number("smoothing", self.smoothing, 0.0, strict=True)
         return Quantile(self.quantile, self.smoothing)
 
-    def score(
+    def score(  # type: ignore[override]
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
     ) -> float:
         """The share of the check loss of the best constant that the model saves.
