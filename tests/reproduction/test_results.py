@@ -9,13 +9,15 @@ import pytest
 
 from trimreg_reproduction.exported import Exported
 from trimreg_reproduction.linear.methods import AUTHORS, METHODS
+from trimreg_reproduction.networks.verdicts import summary, tuned
 from trimreg_reproduction.registry import get_experiment, needs_torch
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 PAGE = (RESULTS / "README.md").read_text(encoding="utf-8")
+GUIDE = (RESULTS.parent / "docs" / "guide" / "networks.md").read_text(encoding="utf-8")
 TABLES = Exported(RESULTS)
 EXPERIMENTS = TABLES.experiments()
-MISSING = {"tab1": 5, "tab2": 1, "tab3": 1, "nets": 13}  # cells that have not run
+MISSING = {"tab3": 1, "nets": 8}  # cells that have not run
 
 
 @cache
@@ -88,53 +90,97 @@ def test_cross_validated_counts_are_those_of_the_rows():
     assert told == measured
 
 
+def short(count):
+    return f"{count / 1e6:.2f}M" if count >= 1e6 else f"{count / 1e3:.1f}k"
+
+
+def told_of(rows):
+    """The mean error, and the parameters and multiplications of the exported networks."""
+    if rows.empty:
+        return ""
+    assert len(rows) == 5
+    assert rows["export_difference"].max() < 1e-6
+    assert rows["exact"].all() or set(rows["method"]) - {"trimmed", "magnitude", "gradual magnitude"}
+    return f"{rows['error'].mean():.2f} ({short(rows['parameters'].mean())}, {short(rows['macs'].mean())})"
+
+
+def network_rows(name, network, size, part=None):
+    """The rows of a method at a size, by recipe and method, and of the dense network."""
+    frame = pd.read_parquet(RESULTS / f"{name}.parquet")
+    frame = frame[frame["asked"].isin([size, "full"])]
+    if "network" in frame:
+        frame = frame[frame["network"] == network]
+    frame = frame[frame["part"] == part] if part else frame
+    frame = frame[frame["part"].isna()] if part is None and "part" in frame else frame
+    return lambda method, recipe="ours": frame[(frame["method"] == method) & (frame["recipe"] == recipe)]
+
+
+SIZED = ("trimmed", "gradual magnitude", "torchao PAT", "magnitude")
+
+
 def test_the_table_of_networks():
-    columns = [("ours", "trimmed"), ("paper", "trimmed"), ("ours", "torchao PAT"), ("ours", "magnitude")]
-    frames = {name: pd.read_parquet(RESULTS / f"{name}.parquet") for name in ("tab1", "tab2", "tab3")}
     rows = rows_of("network")
     assert len(rows) == 7
     for network, size, paper, *told in rows:
         name = "tab3" if network.endswith("LeNet-5") else "tab2" if network.startswith("Bayesian") else "tab1"
-        frame = frames[name][frames[name]["asked"] == size]
-        for (recipe, method), value in zip(columns, told, strict=True):
-            mine = frame[(frame["recipe"] == recipe) & (frame["method"] == method)]
-            assert len(mine) == 5
-            assert f"{mine['error'].mean():.2f}" == value
-            assert set(mine["paper"].dropna()) <= {float(paper)}
-            assert mine["exact"].all()
-            assert mine["export_difference"].max() < 1e-6
+        found = network_rows(name, network, size)
+        assert told == [*(told_of(found(method)) for method in SIZED), told_of(found("trimmed", "paper"))]
+        assert set(found("trimmed")["paper"]) == {float(paper)}
 
 
 def test_the_table_of_networks_beyond_the_paper():
-    frame = pd.read_parquet(RESULTS / "nets.parquet")
     parts = {"MNIST, plain": "curve", "Fashion-MNIST": "fashion", "MNIST": "anchors"}
     rows = rows_of("data")
-    assert len(rows) == 16
+    assert len(rows) == 17
     for data, net, size, *told in rows:
-        network = net.removeprefix("Bayesian ")
-        assert (network == net) == (data == "MNIST, plain")
-        mine = frame[(frame["part"] == parts[data]) & (frame["network"] == network)]
-        for method, value in zip(("trimmed", "torchao PAT", "magnitude", "dense"), told, strict=True):
-            errors = mine[(mine["method"] == method) & mine["asked"].isin([size, "full"])]["error"]
-            assert (f"{errors.mean():.2f}" if len(errors) else "") == value
-            assert len(errors) in (0, 5)
-        trimmed = mine[(mine["method"] == "trimmed") & (mine["asked"] == size)]
-        assert trimmed["exact"].all()
-        assert trimmed["export_difference"].max() < 1e-6
-        assert all(float(told[0]) <= float(peer) for peer in told[1:3] if peer)
+        where = "nets", net.removeprefix("Bayesian "), size, parts.get(data)
+        if data == "Fashion-MNIST, plain":
+            where = "tab1", net, size, "Fashion-MNIST"
+        assert (data.endswith("plain")) == (not net.startswith("Bayesian"))
+        found = network_rows(*where)
+        assert told == [told_of(found(method)) for method in (*SIZED, "dense")]
 
 
 def test_both_runs_of_half_a_network_are_told():
-    runs = [pd.read_parquet(RESULTS / f"{name}.parquet") for name in ("tab1", "nets")]
-    runs[1] = runs[1][(runs[1]["part"] == "curve") & (runs[1]["network"] == "LeNet-300-100")]
-    pairs = [
-        [run[(run["method"] == method) & (run["recipe"] == "ours") & (run["asked"] == size)]["error"].mean()
-         for method, size in (("trimmed", "392-150-50"), ("dense", "full"))]
-        for run in runs
-    ]  # fmt: skip
-    both = [sum(pair) / 2 for pair in zip(*pairs, strict=True)]
+    places = (("tab1", None), ("nets", "curve"), ("tab1", "Fashion-MNIST"))
+    found = [network_rows(name, "LeNet-300-100", "392-150-50", part) for name, part in places]
+    pairs = [[rows(method)["error"].mean() for method in ("trimmed", "dense")] for rows in found]
+    both = [sum(pair) / 2 for pair in zip(*pairs[:2], strict=True)]
     for mine, dense in (*pairs, both):
         assert f"{mine:.2f} for {dense:.2f}" in PAGE
+
+
+def test_what_schedule_ranking_and_penalty_are_worth():
+    told = [[float(text.split()[0]) for text in row[3:7] if text] for row in rows_of("network")]
+    told = [row for row in told if len(row) == 4]  # trimmed, gradual magnitude, PAT, magnitude
+    for first, second, where in ((3, 1, (PAGE,)), (1, 0, (PAGE, GUIDE))):
+        gaps = [row[first] - row[second] for row in told]
+        assert all(f"{min(gaps):.2f} to {max(gaps):.2f}" in page for page in where)
+    small = network_rows("nets", "LeNet-5", "2-4-50-32", "curve")
+    mine, by_norm = (f"{small(name)['error'].mean():.2f}" for name in SIZED[:2])
+    assert f"{mine} for {by_norm}" in PAGE
+    assert f"from {by_norm} to {mine} %" in GUIDE
+
+    table = tuned(summary(TABLES.frame("penalty")))
+    found = {(line["part"], line["asked"], line["method"]): line["error"] for line in table}
+    methods = ("gradual magnitude", "trimmed", "soft", "bcd", "magnitude", "once, taylor")
+    assert [list(map(float, row[2:])) for row in rows_of("images")] == [
+        [round(found[*row[:2], method], 2) for method in methods] for row in rows_of("images")
+    ]
+    for method in set(methods) - {"once, taylor"}:
+        pair = (f"{found[part, '97-71-33', method]:.2f}" for part in ("MNIST", "Fashion-MNIST"))
+        assert f"| {' | '.join(pair)} |" in GUIDE
+    better, all_of, worse = re.search(
+        r"better in (\d+) of (\d+) comparisons, clearly worse in (\d+)", verdict("penalty").measured
+    ).groups()
+    for page in (PAGE, GUIDE):
+        assert f"in {better} of {all_of} comparisons" in page
+        assert f"clearly worse in {worse}." in page.replace("\n", " ")
+
+    lines = [line for line in summary(TABLES.frame("nets")) if line["part"] == "distilled"]
+    (chosen,), alone = tuned(lines), lines[0]
+    assert f"gives {chosen['error']:.2f} with the weight" in PAGE
+    assert f"chose, and {alone['error']:.2f} without" in PAGE
 
 
 def test_the_table_of_hard_instances():

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from ..spec import Cell, Experiment
 from . import pictures, verdicts
 from .tables import PEERS, make_trial, one_by_one, run_trial, sizes_of
-from .training.recipes import get_recipe
 
 if TYPE_CHECKING:
     from .training.trial import Trial
@@ -34,7 +33,7 @@ PARTS = {
     "anchors": (("trimmed", "magnitude", "gradual magnitude"), ("tab2", "LeNet-5 beyond")),
     "curve": (("dense", "trimmed", *PEERS, "l0 to size"), ("tab1", "plain LeNet-5")),
     "fashion": (("dense", *SIZED), ("tab2", "LeNet-5 beyond")),
-    "longer": (("trimmed",), ("tab2", "tab3")),
+    "longer": (("trimmed",), ("tab2 longer", "tab3")),
     "distilled": (("trimmed",), ("tab2", "LeNet-5 beyond")),
     "gates": (("l0 separate",), ("tab1", "plain LeNet-5")),
     "gates fashion": (("l0 separate",), ("tab2", "tab3")),
@@ -53,8 +52,6 @@ SIZES = {
     "gates": (["full"], ["full"]),
     "gates fashion": (["full"], []),
 }
-#: The epochs of the part "longer".
-LONGER = (320, 160)
 #: Weight and temperature of distillation by network, and the number of teachers.
 LESSONS = (((0.0, 1.0), (0.5, 2.0), (0.9, 2.0), (0.9, 4.0)), ((0.0, 1.0), (0.9, 4.0)))
 TEACHERS = 2
@@ -85,14 +82,9 @@ def cells(size: str) -> list[Cell]:
 def trial_of(cell: Cell) -> Trial:
     """The training of a cell."""
     part, place = cell["part"], NETWORKS.index(cell["network"])
-    alphas, changes = (), {}
-    if part == "longer":
-        changes = {"epochs": LONGER[place]}
-    elif part.startswith("gates"):
-        alphas = FACTORS
-        changes = {"l0_lambda_separate": get_recipe(("tab2", "tab3")[place], "ours").l0_lambda_separate}
     dataset = "fashion-mnist" if "fashion" in part else "mnist"
-    trial = make_trial(cell, cell["network"], PARTS[part][1][place], dataset, alphas, **changes)
+    factors = FACTORS if part.startswith("gates") else ()
+    trial = make_trial(cell, cell["network"], PARTS[part][1][place], dataset, factors)
     if part != "distilled":
         return trial
     pupils = list(product(trial.seeds, LESSONS[place]))

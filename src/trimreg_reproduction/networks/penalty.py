@@ -18,7 +18,8 @@ from ..pictures import draw, legend_below, new_figure
 from ..spec import Cell, Chart, Experiment, Verdict
 from .pictures import error_line, wide
 from .tables import make_trial, run_trial
-from .verdicts import NAMES, compare, gap_text, kind_of, summary, tuned, with_deviation
+from .training.recipes import ONCE
+from .verdicts import compare, gap_text, kind_of, summary, tuned, with_deviation
 
 if TYPE_CHECKING:
     from .training.trial import Trial
@@ -30,17 +31,19 @@ SIZES = ("392-150-50", "196-75-25", "97-71-33")
 EPOCHS = 30
 ALPHAS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 TAUS = (0.001, 0.01)
-SOFT = ("soft", "bcd")
-HARD = ("gradual magnitude", "trimmed", "magnitude", "once, taylor")
+SOFT = {"soft": "soft penalty", "bcd": "Algorithm 1"}
+HARD = {
+    "gradual magnitude": "hard, by norm", "trimmed": "hard, by weight times gradient",
+    "magnitude": "cut once, by norm", "once, taylor": "cut once, by weight times gradient",
+}  # fmt: skip
+_NAMES = HARD | SOFT
 
 
 def cells(size: str) -> list[Cell]:
     """One cell per data set and method; two for the step sizes of Algorithm 1."""
     quick = size == "quick"
     sizes = "+".join(SIZES[-1:] if quick else SIZES)
-    methods: list[tuple] = [(method, {}) for method in ("soft", *HARD)] + [
-        ("bcd", {"tau": tau}) for tau in TAUS
-    ]
+    methods = [*((method, {}) for method in ("soft", *HARD)), *(("bcd", {"tau": tau}) for tau in TAUS)]
     return [
         Cell.of(NAME, part=part, network=NETWORK, method=method, sizes=sizes, recipe="ours",
                 effort=size, **more)
@@ -77,7 +80,7 @@ def charts(frame: Any) -> list[Chart]:
         for line in table:
             if (line["part"], line["asked"]) == (part, asked):
                 tau = line.get("setting", "").partition(", ")[2]
-                groups.setdefault(", ".join(filter(None, (NAMES[line["method"]], tau))), []).append(line)
+                groups.setdefault(", ".join(filter(None, (_NAMES[line["method"]], tau))), []).append(line)
         lines = [_line(name, group) for name, group in groups.items()]
         found.append(
             Chart(f"{asked} on {part}", "alpha", "test error in %", lines, log_x=True, log_y=wide(lines))
@@ -90,7 +93,7 @@ def _line(name, group):
     if method in SOFT:
         return error_line(name, group, "alpha")
     level = [group[0] | {"alpha": alpha} for alpha in (ALPHAS[0], ALPHAS[-1])]
-    look = {"marker": "", "linestyle": "-" if method in HARD[:2] else "--"}
+    look = {"marker": "", "linestyle": "--" if method in ONCE else "-"}
     return error_line(name, level, "alpha") | {"look": look}
 
 
@@ -112,25 +115,28 @@ def figure(frame: Any) -> Any:
 def judge(frame: Any) -> Verdict:
     """Met where the tuned soft penalty, or Algorithm 1, errs clearly less than hard pruning by the norm."""
     table = tuned(summary(frame))
-    met, text = [], []
+    answers, text = [], []
     for part, asked in dict.fromkeys((line["part"], line["asked"]) for line in table):
         mine = {line["method"]: line for line in table if (line["part"], line["asked"]) == (part, asked)}
         hard = mine.get("gradual magnitude")
         if hard is None:
             continue
-        said = [f"hard by norm {with_deviation(hard)} %"]
+        said = [f"{HARD['gradual magnitude']} {with_deviation(hard)} %"]
         for method, line in mine.items():
             if line is hard or line["error"] is None:
                 continue
             setting = f" ({line['setting']})" if "setting" in line else ""
-            said.append(f"{NAMES[method]}{setting} {gap_text(line, hard)}")
+            said.append(f"{_NAMES[method]}{setting} {gap_text(line, hard)}")
             if method in SOFT:
-                met.append(compare(line, hard) == "less")
+                answers.append(compare(line, hard))
         text.append(f"{part}, {asked}: {', '.join(said)}.")
-    if not met:
+    if not answers:
         return Verdict("not", "There are no rows to compare.", table)
-    text.append(f"The soft penalty or Algorithm 1 is clearly better in {sum(met)} of {len(met)} comparisons.")
-    return Verdict(kind_of(met), " ".join(text), table)
+    text.append(
+        f"Against hard pruning by the norm, the soft penalty or Algorithm 1 is clearly better in "
+        f"{answers.count('less')} of {len(answers)} comparisons, clearly worse in {answers.count('more')}."
+    )
+    return Verdict(kind_of([answer == "less" for answer in answers]), " ".join(text), table)
 
 
 EXPERIMENT = Experiment(

@@ -7,9 +7,9 @@ import sys
 import pandas as pd
 import pytest
 
-from trimreg_reproduction.networks import batch, nets, penalty, pictures, tables, tune, verdicts
+from trimreg_reproduction.networks import batch, nets, penalty, pictures, tables, verdicts
 from trimreg_reproduction.networks.training.architectures import parse_size
-from trimreg_reproduction.networks.training.recipes import OURS, QUICK
+from trimreg_reproduction.networks.training.recipes import QUICK
 from trimreg_reproduction.spec import Cell
 from trimreg_reproduction.worker import perform
 
@@ -233,7 +233,7 @@ def test_cells_in_a_limited_time(small, tmp_path, monkeypatch, capsys):
     batch.main([*wanted, "--quick", "--to", str(path)])  # nothing is left to train
     assert batch.finished_lines(path) == lines
     batch.main(["tab1/*dense*", "--quick", "--to", str(path), "--seconds", "0"])
-    assert "left: ['tab1/method=dense" in capsys.readouterr().out
+    assert "left: tab1/method=dense" in capsys.readouterr().out
     batch.main(["--to", str(path), "--add", str(tmp_path)])
     table = pd.read_parquet(tmp_path / "tab1.parquet")
     assert set(table["cell"]) == {one["cell"] for one in lines}
@@ -380,35 +380,10 @@ def test_the_figure_beyond_shows_every_method_and_keeps_the_anchors_apart():
     rows += [row | place | {"part": "anchors"} for row in line(errors=(1.5, 1.6), asked="97-71-33")]
     picture = pictures.figure(pd.DataFrame(rows))
     (axes,) = picture.axes
-    assert axes.get_yscale() == "log"  # a network that guesses does not hide the others
+    assert axes.get_ylim()[1] < 2  # a network that guesses does not hide the others
     names = [text.get_text() for text in picture.legends[0].get_texts()]
     assert len(names) == len(set(names)) == len(methods) + 1
     assert names[-1] == "trimmed, Bayesian"
     colours = {container.lines[0].get_color() for container in axes.containers}
     assert len(colours) == len(methods)
     assert pictures.charts(pd.DataFrame(rows))[0].log_y
-
-
-# -- tuning -----------------------------------------------------------------------------------------------
-
-
-def test_tuning_from_the_command_line(small, capsys):
-    changes = "epochs=1,batch=60,form=plain,tau=20"
-    arguments = ["--size", "90-40-20", "--size", "50-30-10", "--seeds", "2", "--images", "240"]
-    tune.main([*arguments, "--base", "tab2", "--set", changes, "--set", f"{changes},learning_rate=0.01"])
-    printed = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in printed] == ["90-40-20", "50-30-10"] * 2
-    assert printed[0].startswith(changes)
-    assert all(f"reached {line.split()[1]}" in line for line in printed)
-    assert printed[0] != printed[2]
-    with pytest.raises(ValueError, match="no field 'epoch'"):
-        tune.main(["--size", "90-40-20", "--set", "epoch=1"])
-    with pytest.raises(ValueError, match="has 3 numbers"):
-        tune.main(["--size", "90-40"])
-
-
-def test_tuning_uses_images_set_apart(small):
-    fast = OURS.change(form="plain", epochs=1, batch=60)
-    rows = tune.validate(fast, "LeNet-300-100", ["90-40-20"], (100, 101), images=240)
-    assert [(row["asked"], row["seed"]) for row in rows] == [("90-40-20", 100), ("90-40-20", 101)]
-    assert all(0 <= row["validation_error"] <= 100 and row["exact"] for row in rows)

@@ -90,7 +90,7 @@ class TrimmedGroupL1(nn.Module):
     rank_by : {"norm", "taylor", "activity"}
         How groups are ranked: by their norm, by the change of the loss, to first order, if the group were
         removed, or by the output of the input unit; see :mod:`trimreg.nn.penalty.scores`. The last two need
-        the hard penalty. On MNIST "taylor" had the lowest validation error.
+        the hard penalty. "taylor" pays where little of a network is left.
     rank_every : int, optional
         Number of steps between two rankings under the hard penalty. In between, the groups that were cut stay
         zero, and a new h waits; this halves what the penalty costs. The default is 1, or 4 if h falls by
