@@ -79,7 +79,7 @@ MODELS = [
 
 ESTIMATORS = [
     TrimmedLasso(),
-    TrimmedLasso(alpha=0.1, effort="low", positive=True),
+    TrimmedLasso(alpha=0.1, effort="low", lower=-1.0, upper=2.0),
     TrimmedLasso(effort="high", warm_start=True),
     TrimmedLasso(solver="prox"),
     MEstimator(penalty="trimmed_l1", alpha="exact"),

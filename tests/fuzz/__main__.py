@@ -28,7 +28,8 @@ from .reference import wrong
 LIMIT = 20.0  # seconds of processor time for a call
 NAMES = (
     "X y S h hs alpha alphas l2 l2s sample_weight penalty_factor penalty groups solver loss cv classes "
-    "n_pairs n_outliers tol positive standardize fit_intercept theta0 max_iter scale epsilon support"
+    "n_pairs n_outliers tol positive lower upper standardize fit_intercept theta0 max_iter scale "
+    "epsilon support"
 )
 NAMED = re.compile(r"\b(" + "|".join(NAMES.split()) + r")\b|number of samples|n_samples")
 

@@ -63,6 +63,7 @@ RARE = ["dask", "dask frame", "tensor", "zarr", "parquet"]
 #: What a call without such an argument does.
 NEUTRAL = {
     "l2": 0.0, "penalty_factor": None, "groups": None, "q": 2, "positive": False, "n_outliers": 0,
+    "lower": None, "upper": None,
     "scale": None, "solver": "mm", "theta0": None, "alpha": "exact", "fit_intercept": True,
     "standardize": True, "tol": 1e-6,
 }  # fmt: skip
@@ -304,6 +305,11 @@ def _arguments(rng, loss, n, p, h):
     groups = np.sort(rng.integers(0, max(1, p // 2), size=p)) if rng.random() < often else None
     factor = _factors(rng, p) if rng.random() < 0.25 and groups is None else None
     h = h if groups is None else min(h, len(np.unique(groups)))
+    (apart,) = rng.spawn(1)  # other draws stay as they are
+    signs = [np.where(apart.random(p) < 0.5, 0.0, end) for end in (-np.inf, np.inf)]
+    lower, upper = (
+        one_of(apart, (*[None] * 12, end, 0.3 * sign)) for end, sign in zip(signs, (-1, 1), strict=True)
+    )
     return {
         "h": h, "alpha": alpha, "l2": float(one_of(rng, (0.0, 0.0, 0.01, 1.0))), "loss": loss,
         "fit_intercept": bool(rng.random() < 0.7), "standardize": bool(rng.random() < 0.6),
@@ -314,7 +320,7 @@ def _arguments(rng, loss, n, p, h):
         "n_outliers": 0 if rng.random() > 0.3 * often else int(rng.integers(0, n // 4 + 1)),
         "theta0": None if rng.random() > often else rng.standard_normal(p) * rng.integers(0, 2, size=p),
         "hs": [h] if rng.random() < 0.5 else sorted({0, h}), "alphas": ["exact", 0.1],
-        "time_limit": 0.2, "n_replicates": 3, "n_pairs": 2, "cv": 3,
+        "lower": lower, "upper": upper, "time_limit": 0.2, "n_replicates": 3, "n_pairs": 2, "cv": 3,
     }  # fmt: skip
 
 

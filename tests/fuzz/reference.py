@@ -163,6 +163,7 @@ def _moderate(facts):
     X = facts["X"]
     spread = X.std(axis=0) if facts["fit_intercept"] else np.sqrt(np.mean(X**2, axis=0))
     plain = facts["alpha"] == "exact" and facts["groups"] is None and not facts["positive"]
+    plain = plain and facts["lower"] is None and facts["upper"] is None
     with np.errstate(all="ignore"):
         fine = (spread > 1e-3 * np.abs(X).max(axis=0)) & (spread > 1e-6) & (spread < 1e6)
     size = np.abs(facts["y"]).max()
@@ -416,8 +417,13 @@ def _point(facts, model, result, warned):
     regular = (factor > 0) & np.isfinite(factor)
     if np.any(coef[:, np.isinf(factor)[label]]):
         return "an excluded coefficient is not 0"
-    if facts["positive"] and np.any(coef < 0):
-        return "a coefficient is negative"
+    lower = 0.0 if facts["positive"] and facts["lower"] is None else facts["lower"]
+    lower = np.broadcast_to(-np.inf if lower is None else lower, coef.shape)
+    upper = np.broadcast_to(np.inf if facts["upper"] is None else facts["upper"], coef.shape)
+    kind = np.asarray(result.coef).dtype  # a bound is rounded as the coefficients are
+    lower, upper = lower.astype(kind), upper.astype(kind)
+    if np.any((coef < lower) | (coef > upper)):
+        return "a coefficient is beyond a bound"
     free = min(facts["h"], int(regular.sum()))
     if facts["alpha"] == "exact" and np.count_nonzero(lengths[regular]) > free:
         return f"{np.count_nonzero(lengths[regular])} nonzeros, h = {facts['h']}"
@@ -462,8 +468,13 @@ def _point(facts, model, result, warned):
             continue
         level = threshold[g] * (along[inside] if inside.sum() > 1 else along[inside][0])
         pull, here = gradient[:, inside], theta[:, inside]
-        if facts["positive"]:
-            pull = np.where(here > 0, pull, np.minimum(pull, 0.0))
+        # At a bound only a pull inward counts. There the penalty's own slope, if it points outward, does not.
+        if (lower > -np.inf).any() or (upper < np.inf).any():
+            slope_here = level * np.sign(here) * (lengths[g] > 0)
+            at = coef[:, inside]
+            low, high = at <= lower[:, inside], at >= upper[:, inside]
+            pull = np.where(low, np.minimum(pull + slope_here, 0.0) - slope_here, pull)
+            pull = np.where(high, np.maximum(pull + slope_here, 0.0) - slope_here, pull)
         if lengths[g] > 0:
             distance = np.sqrt(np.sum((pull + level * here / lengths[g]) ** 2))
         else:

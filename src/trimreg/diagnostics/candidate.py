@@ -104,7 +104,10 @@ class Candidate:
         remainders instead of 0.
         """
         share = np.abs(self.theta) * self.data.norms
-        return np.where(share <= 10 * _EPS * np.max(share, initial=0.0), 0.0, self.theta)
+        tiny = share <= 10 * _EPS * np.max(share, initial=0.0)
+        if self.bounds is not None:  # bounds may be as close to 0 as that
+            tiny &= (self.theta != self.bounds[0]) & (self.theta != self.bounds[1])
+        return np.where(tiny, 0.0, self.theta)
 
     def objective(self) -> float:
         """F: the loss, the ridge term and the penalty."""

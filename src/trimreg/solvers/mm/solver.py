@@ -64,6 +64,7 @@ _TINY = 3e-4  # in units of the alpha of starts: a smaller alpha makes a fit int
 _FEW = 2  # searches on the model of a loss, and swaps tried, if the fit nearly interpolates
 _DOUBTFUL = 3.0  # subsets are crossed if n < 3 h log(p / h)
 _CROSSING = 3.0  # work of a crossing, in units of h p
+_REPEATED = 10  # samples are not compared if there are so many times more than enough
 _NEARBY = 10  # sizes below h whose best subsets are shared
 _PATIENCE = 3  # kicking ends after so many kicks that lead back to the same free set
 
@@ -147,7 +148,10 @@ def _majorize_minimize(inner, theta, weights=None):
         theta, gradient, loss, solved = inner.solve(theta, threshold, gradient=gradient)
         # A free coefficient within rounding of 0, times its column, is 0: its place is open to others.
         size = np.abs(theta) * np.sqrt(inner.share + problem.ridge)
-        theta = np.where(size <= 10 * _EPS * np.max(size, initial=0.0), 0.0, theta)
+        tiny = size <= 10 * _EPS * np.max(size, initial=0.0)
+        if problem.bounds is not None:  # bounds may be as close to 0 as that
+            tiny &= (theta != problem.bounds[0]) & (theta != problem.bounds[1])
+        theta = np.where(tiny, 0.0, theta)
         previous, objective = objective, loss + penalty.value(theta, problem.alpha)
         weights = problem.weights(theta, gradient)
         threshold = penalty.thresholds(weights, problem.alpha)
@@ -192,9 +196,10 @@ def improve_on_model(
     # Under a soft alpha every search with kicks may find a lower basin; best subsets settle sooner.
     kicks, most = (effort.kicks // 2, 2 * effort.rounds) if exact else (effort.kicks, np.inf)
     # So many coefficients nearly interpolate: the free set hardly matters, but searches are large.
-    different = problem.near and problem.loss.has_samples  # a repeated sample is interpolated with the first
-    samples = problem.loss.n_outputs * (n_different(inner) if different else problem.n_samples)
-    wide = 2 * np.count_nonzero(best.theta) >= samples and not problem.ridge.any() and not effort.rivals
+    samples, doubled = problem.n_samples, 2 * np.count_nonzero(best.theta) / problem.loss.n_outputs
+    if problem.near and doubled < samples <= _REPEATED * doubled:  # copies are interpolated with the first
+        samples = n_different(inner)
+    wide = doubled >= samples and not problem.ridge.any() and not effort.rivals
     enough = np.inf
     if wide or not effort.homotopy:
         kicks, enough, effort = 0, _FEW, replace(effort, trials=_FEW)
