@@ -28,7 +28,7 @@ def test_half_of_every_channel_is_there_after_export(name):
     for space, layers in SHARED[name].items():
         assert " ".join(coupling.spaces[space].layers) == layers
     half = {space: count // 2 for space, count in coupling.counts.items()}
-    keep = {space: half[space] * one.outputs[0].block for space, one in coupling.spaces.items()}
+    keep = {space: half[space] * one.entries for space, one in coupling.spaces.items()}
     for module in model.modules():  # shifts and means that would leave constants behind
         if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
             for tensor in (module.weight, module.bias, module.running_mean):
@@ -82,3 +82,15 @@ def test_the_analysis_leaves_the_model_alone():
     couple(model.train(), x)
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_step_that_makes_something_of_zeros_is_found_before_training():
+    """A transposed convolution of a constant is no constant, so it needs the channel."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.Sigmoid(), nn.ConvTranspose2d(4, 6, 2, 2), nn.ReLU(), nn.Conv2d(6, 2, 1)
+    )
+    coupling = couple(model, torch.randn(2, 1, 5, 5))
+    assert list(coupling.spaces) == ["2"]
+    assert "does not leave a channel of zeros constant" in coupling.reasons["0"][0]
+    model[1] = nn.Tanh()
+    assert list(couple(model, torch.randn(2, 1, 5, 5)).spaces) == ["0", "2"]

@@ -23,8 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..structure.catalog import BATCH_NORMS, CONVOLUTIONS, LINEAR, TRANSPOSED
-from ..structure.coupling import OUTPUT, ChannelSpace, Coupling, Extent, Place
+from ..structure.coupling import OUTPUT, ChannelSpace, Coupling, Extent, Place, computing
 from .layer_groups import LayerGroups, Slab
 
 #: The layers whose channels a glob stands for with ``groups="channels"``.
@@ -57,7 +56,7 @@ def coupled_groups(
         shape = coupling.layers.get(name)
         if name not in layers:
             own = coupling.spaces[name]
-            sizes.setdefault(name, {})[name] = _in_channels(name, size, own.outputs[0].block, own.count)
+            sizes.setdefault(name, {})[name] = _in_channels(name, size, own.entries, own.count)
         elif shape is None or shape.outputs.fixed or not shape.outputs.spaces:
             skipped[name] = _refusal(name, coupling)
         elif len(shape.outputs.spaces) > 1:
@@ -82,16 +81,7 @@ def _groups(space: ChannelSpace, layers: dict[str, nn.Module], name: str) -> Lay
     slabs = []
     for place in sorted(space.outputs, key=lambda place: place.layer != name):
         module = layers[place.layer]
-        if isinstance(module, (*LINEAR, *CONVOLUTIONS, *BATCH_NORMS)):
-            axis = 0
-        elif isinstance(module, (*TRANSPOSED, nn.Embedding)):
-            axis = 1
-        else:
-            continue  # PReLU: it gives zero for zero
-        if module.weight is not None:
-            slabs.append(Slab(module, "weight", axis, place.start, place.block))
-        if getattr(module, "bias", None) is not None:
-            slabs.append(Slab(module, "bias", 0, place.start, place.block))
+        slabs += [Slab(module, what, axis, place.start, place.block) for what, axis in computing(module)]
     module = layers.get(name, layers[space.layers[0]])
     return LayerGroups(name, module, "channels", space.count, tuple(slabs), coupled=space.layers)
 

@@ -38,6 +38,7 @@ from .tracing import TracingFailed, checked_inputs, faithful_trace, moved, outpu
 
 IRREGULAR = "its channels, which are not in order in all layers that they are coupled with"
 OUTPUT = "the network's output"
+STUCK = "a step behind them that does not leave a channel of zeros constant"
 UNITS = "a recurrent layer, whose units are groups of their own"
 
 
@@ -77,6 +78,12 @@ class ChannelSpace:
     def outputs(self) -> tuple[Place, ...]:
         """The places of side "out"."""
         return tuple(place for place in self.places if place.side == "out")
+
+    @property
+    def entries(self) -> int:
+        """The number of rows of a channel in the layer that gives the name: what ``keep`` counts."""
+        layer = self.name.partition("[")[0]
+        return sum(place.block for place in self.outputs if place.layer == layer)
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -198,9 +205,26 @@ def couple(model: nn.Module, example_input: Any) -> Coupling:
     tensors = [tensor for tensor in tensors_in(inputs) if tensor.dim()]
     found = _Channels(Flow(traced, solve=False), len(tensors[0]) if tensors else 1)
     spaces = found.spaces()
+    while stuck := found.stuck(spaces):
+        found.stay(stuck)
+        spaces = found.spaces()
     coupling = Coupling(spaces, found.shapes(spaces), found.reasons(), units=found.units())
     rest = parameters(network) - coupling.parameters({}), macs(network, inputs) - coupling.macs({})
     return replace(coupling, rest=rest)
+
+
+def computing(module: nn.Module) -> list[tuple[str, int]]:
+    """The parameters of a layer that compute its channels, and their axis of channels."""
+    if isinstance(module, (nn.PReLU, Plane)):  # zero for zero
+        return []
+    axis = int(isinstance(module, (*TRANSPOSED, nn.Embedding)))
+    found = (("weight", axis), ("bias", 0))
+    return [(name, axis) for name, axis in found if getattr(module, name, None) is not None]
+
+
+def _some(count: int) -> int:
+    """How many channels of a space are not zero in the test of a space."""
+    return (count + 1) // 2
 
 
 class _Channels:
@@ -213,7 +237,7 @@ class _Channels:
         starts = np.cumsum([0, *sizes])
         self._range = {root: slice(starts[i], starts[i + 1]) for i, root in enumerate(roots)}
         self._channel = self._joined(int(starts[-1]))
-        self._space: dict[int, str] = {}  # of every channel that can be removed
+        self._space: dict[int, str]  # of every channel that can be removed
         self._why: dict[int, dict[str, None]] = {}  # the reasons of channels that stay
         for root in roots:
             for reason in flow.spaces.reasons(root):
@@ -267,8 +291,35 @@ class _Channels:
             for node, module, side, c in sorted(found, key=lambda one: order[one[0]])
         ]
 
+    def stuck(self, spaces: dict[str, ChannelSpace]) -> list[str]:
+        """The spaces whose channels stay although they are zero, found on weights of which half are zero."""
+        draw = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for parameter in self.flow.traced.parameters():
+                if parameter.is_floating_point():
+                    parameter.copy_(torch.rand(parameter.shape, generator=draw).add_(0.5))
+            for space in spaces.values():
+                for place in space.outputs:
+                    module = self.flow.modules[place.layer]
+                    for name, axis in computing(module):
+                        first = place.start + place.block * _some(space.count)
+                        last = place.start + place.block * space.count
+                        getattr(module, name).narrow(axis, first, last - first).zero_()
+        flow = Flow(self.flow.traced)  # its spaces have the same numbers
+        needed = np.zeros(len(self._channel), dtype=bool)
+        for root, part in self._range.items():
+            needed[self._channel[part]] |= flow.spaces.needed(root).numpy()
+        names = np.array([self._space.get(channel, "") for channel in range(len(needed))])
+        left = {name: int(needed[names == name].sum()) for name in spaces}
+        return [name for name, space in spaces.items() if left[name] > _some(space.count)]
+
+    def stay(self, spaces: list[str]) -> None:
+        """Keep all channels of some spaces."""
+        self._stay([channel for channel, name in self._space.items() if name in spaces], STUCK)
+
     def spaces(self) -> dict[str, ChannelSpace]:
         """The spaces whose channels can be removed, in the order of the network."""
+        self._space = {}
         families: dict[tuple, list[int]] = {}
         occurs: dict[int, list[int]] = {}
         for root, part in self._range.items():

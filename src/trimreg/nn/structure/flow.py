@@ -288,12 +288,9 @@ class Flow:
         width = max(c.size for _, c in tracked)
         ends = {c.axis - len(x.meta["shape"]) for x, c in tracked}
         end = ends.pop()
-        # Tensors with one entry for all channels leave them apart: a mask, a number that is learned.
-        thin = [
-            x
-            for x in tensors
-            if width > 1 and (x.meta["shape"][end:][:1] == (1,) or len(x.meta["shape"]) < -end)
-        ]
+        # A factor with one entry for all channels leaves them apart: a mask, a number that is learned.
+        times, shapes = "mul" in call_name(node), {x: x.meta["shape"] for x in tensors}
+        thin = [x for x, s in shapes.items() if times and width > 1 and (len(s) < -end or s[end] == 1)]
         wide = [self.at[x] for x in tensors if x not in thin]
         if ends or any(c is None or c.size != width for c in wide):
             others = any(self.at[x] is None for x in tensors)
@@ -305,14 +302,14 @@ class Flow:
             self.spaces.join(wide[0].space, other.space)
         known = torch.stack([c.known for c in wide]).all(0)
         numbers = [x for x in operands if x not in tensors]
-        if thin or any(isinstance(x, fx.Node) for x in numbers):  # a number that the graph computes
+        if thin or any(isinstance(x, fx.Node) for x in numbers):  # numbers that the graph computes
             known, numbers = torch.zeros_like(known), [0 for _ in (*numbers, *thin)]
         values = [torch.where(c.known, c.value, 0) for c in wide] + numbers
         if self.at.get(operands[0]) not in wide:
             values.reverse()
         combine = getattr(torch.Tensor, node.target) if node.op == "call_method" else node.target
         value = combine(*values, **node.kwargs)
-        if "mul" in call_name(node):
+        if times:
             known = known | torch.stack([c.known & c.value.eq(0) for c in wide]).any(0)
         return Channels(wide[0].space, len(node.meta["shape"]) + end, known & value.isfinite(), value)
 
