@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from trimreg.losses import Huber, Logistic, Loss, Poisson, Quadratic
+from trimreg.losses import Huber, Logistic, Loss, Poisson, Quadratic, Quantile, SquaredHinge
 
-LOSSES = [Quadratic(), Logistic(), Poisson(), Huber(scale=0.6)]
+LOSSES = [Quadratic(), Logistic(), Poisson(), Huber(scale=0.6), Quantile(0.3, smoothing=0.4), SquaredHinge()]
 
 
 def sample(loss, rng, n=30):
     y = rng.standard_normal(n)
-    if isinstance(loss, Logistic):
+    if isinstance(loss, Logistic | SquaredHinge):
         y = (y > 0) * 1.0
     if isinstance(loss, Poisson):
         y = rng.poisson(2.0, n) * 1.0

@@ -83,7 +83,8 @@ def write_model_report(
     summary = model.summary(max_rows=None).to_dict()
     name, what = type(model).__name__, type(model).__name__
     if name in ("MEstimator", "MEstimatorCV"):
-        what = f"Trimmed {_LOSSES.get(model.loss_name_, model.loss_name_)} model"
+        words = model.loss_name_.replace("_", " ")
+        what = f"Trimmed {_LOSSES.get(model.loss_name_, words)} model"
         name = f"{name}(loss={model.loss_name_!r})"
     if title is None:
         title = f"{what} of {target}" if target else what

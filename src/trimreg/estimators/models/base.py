@@ -360,6 +360,7 @@ class LinearEstimator(BaseEstimator):
             "objective": self.objective_,
             "stationarity": self.stationarity_,
             **({"intercept": intercept[0]} if len(intercept) == 1 else {"intercepts": labeled}),
+            **self._estimates,
             "converged": self.result_.converged,
             "swap optimal": self.result_.swap_optimal,
             "outliers": len(self.outliers_) or None,
