@@ -129,14 +129,14 @@ def judge(frame: Any) -> Verdict:
             said.append(f"{_NAMES[method]}{setting} {gap_text(line, hard)}")
             if method in SOFT:
                 answers.append(compare(line, hard))
-        text.append(f"{part}, {asked}: {', '.join(said)}.")
+        text.append(f"{part}, {asked}: {'; '.join(said)}.")
     if not answers:
         return Verdict("not", "There are no rows to compare.", table)
-    text.append(
+    counts = (
         f"Against hard pruning by the norm, the soft penalty or Algorithm 1 is clearly better in "
         f"{answers.count('less')} of {len(answers)} comparisons, clearly worse in {answers.count('more')}."
     )
-    return Verdict(kind_of([answer == "less" for answer in answers]), " ".join(text), table)
+    return Verdict(kind_of([answer == "less" for answer in answers]), " ".join([counts, *text]), table)
 
 
 EXPERIMENT = Experiment(
