@@ -32,11 +32,12 @@ DATA = {
     "MNIST": ((784, 300, 100, 10), ((392, 150, 50), (97, 71, 33)), 10, 128, 3),
 }
 RATES = {"SGD": 0.1, "Adam": 1e-3, "AdamW": 1e-3}
+PEAKS = {"SGD": 0.1, "Adam": 3e-3, "AdamW": 3e-3}  # of one cycle
 SCHEDULERS = ("none", "cosine", "one cycle")
 DOCUMENTED = ("documented", "documented, taylor")
 WAYS = ("default", *DOCUMENTED)
 #: Falls over the first steps, for trainings without a scheduler.
-FALLS = (400, 800, 1600, 3200)
+FALLS = (800, 1600, 3200)
 
 
 # -- one training ---------------------------------------------------------------------------------------------
@@ -106,7 +107,9 @@ def train(name: str, size: tuple, optimizer: str, scheduler: str, way: str, seed
     rates = torch.optim.lr_scheduler
     by_epoch = rates.CosineAnnealingLR(stepper, epochs) if scheduler == "cosine" else None
     by_step = (
-        rates.OneCycleLR(stepper, 3 * rate, total_steps=each * epochs) if scheduler == "one cycle" else None
+        rates.OneCycleLR(stepper, PEAKS[optimizer], total_steps=each * epochs)
+        if scheduler == "one cycle"
+        else None
     )
     keep = {str(2 * place): count for place, count in enumerate(size)}
     penalty = TrimmedGroupL1(model, keep, **options_of(way, each * epochs))
@@ -164,9 +167,9 @@ def measured(names, quick: bool, jobs: int, seconds: float, file: Path | None) -
     left = [key for key in keys(names, quick) if key not in have]
 
     def add(key, result):
-        rows.append(dict(zip(FIELDS, key, strict=True)) | result)
+        rows.append(dict(zip(FIELDS, key, strict=True)) | result | {"where": where()})
         if file is not None:
-            text = json.dumps({"where": where(), "rows": rows})
+            text = json.dumps({"rows": rows})
             file.with_suffix(".tmp").write_text(text.replace('{"data"', '\n{"data"') + "\n")
             file.with_suffix(".tmp").replace(file)
 
@@ -199,7 +202,7 @@ def section_of(rows: list[dict], remarks: list[str]) -> Section:
         "Networks: the default against documented schedules",
         "Test error in percent, mean and standard error over seeds. *Default*: `TrimmedGroupL1(net, keep).attach(optimizer)` and nothing else. *Documented*: the recipe of the reproduction, "
         "`Ramp` from 5 to 45 % of the training and frozen there, ranked by norm or by `\"taylor\"`. digits: 64-100-50-10, 60 epochs of batches of 64; MNIST: 784-300-100-10, 10 epochs of batches "
-        "of 128. Rates 0.1 (SGD) and 0.001; cosine to 0 by epoch, one cycle by step to three times the rate.",
+        "of 128. Rates 0.1 (SGD) and 0.001; cosine to 0 by epoch, one cycle by step up to 0.1 and 0.003.",
         ["data", "size", "optimizer", "scheduler", *WAYS, "seeds"],
     )  # fmt: skip
     errors: dict = {}
@@ -225,7 +228,8 @@ def section_of(rows: list[dict], remarks: list[str]) -> Section:
         if falls:
             text = ", ".join(f"{spread(by_way[way])} ({way.split()[-1]})" for way in falls)
             section.remarks.append(f"{name}, {'-'.join(map(str, size))}, {optimizer}, no scheduler: error if h falls over the first steps, so many: {text}.")  # fmt: skip
-    section.remarks += remarks
+    places = sorted({f"{row['data']} with {row['where']}" for row in rows})
+    section.remarks += [f"Measured: {'; '.join(places)}.", *remarks]
     return section
 
 

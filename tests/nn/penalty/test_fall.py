@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import (
 )
 
 from trimreg.nn import Ramp, TrimmedGroupL1, export
-from trimreg.nn.penalty.fall import STEPS
+from trimreg.nn.penalty.fall import usual_steps
 from trimreg.nn.penalty.length import scheduler_of, ticks
 
 KEEP = {"0": 3, "2": 8}
@@ -96,7 +96,7 @@ def test_without_a_scheduler_that_ends_it_falls_over_the_first_steps():
     for make in (None, lambda o: StepLR(o, 5), lambda o: LinearLR(o), lambda o: CosineAnnealingLR(o, 1)):
         parts = built(make)
         train(parts, 2, epoch=5)
-        assert span(parts[2]) == STEPS
+        assert span(parts[2]) == usual_steps(9) == (17, 337)
 
 
 def test_lengths_of_schedulers():
@@ -182,7 +182,7 @@ def test_a_training_that_is_too_short_is_told_with_the_norm_and_the_advice():
             small = action()
         assert len(caught) == 1
         assert caught[0].filename == __file__
-        assert "ended at step 100, but h falls to step 800" in str(caught[0].message)
+        assert "ended at step 100, but h falls to step 337" in str(caught[0].message)
         assert "attach(optimizer, steps=100)" in str(caught[0].message)
         if small is not None:
             assert small.report.masked_difference <= 1e-5 < small.report.difference

@@ -9,24 +9,41 @@ from torch import Tensor
 
 from .length import place_of, scheduler_of, ticks
 
-#: Where h falls: these fractions of a training of known length; otherwise these steps.
-SHARES, STEPS = (0.05, 0.6), (40, 800)
+#: Where h falls in a training of known length: between these fractions.
+SHARES = (0.05, 0.6)
 #: If h falls over so many steps, the groups are ranked at every fourth.
 LONG, SELDOM = 400, 4
 #: A step that no training reaches.
 NEVER = 2**40
 
 
+def usual_steps(cut: int) -> tuple[int, int]:
+    r"""The span in a training of unknown length, by the most groups that a layer loses.
+
+    It ends at step :math:`140\, cut^{0.4}`, since larger layers need longer: against the best documented
+    schedule 800 steps are enough for 77 groups and too few for 687 (``benchmarks.default_schedule``).
+
+    Examples
+    --------
+    >>> from trimreg.nn.penalty.fall import usual_steps
+    >>> usual_steps(77), usual_steps(687)
+    ((40, 796), (96, 1910))
+    """
+    end = max(round(140 * cut**0.4), 1)
+    return round(end / 20), end
+
+
 class Fall:
     r"""Lets h fall by :math:`1 - (1 - t)^3`, as :class:`trimreg.nn.Ramp`, over a span that it finds itself.
 
     The span is that of :data:`SHARES` if the length of the training is told, or once the first steps of a
-    learning-rate scheduler tell it; until then h waits. It is that of :data:`STEPS` if there is neither. Its
-    two ends are tensors, so that a captured step follows them.
+    learning-rate scheduler tell it; until then h waits. If there is neither, it is that of
+    :func:`usual_steps`. Its two ends are tensors, so that a captured step follows them.
     """
 
-    def __init__(self, device: torch.device, end: int | None = None):
-        self.begin, self.end = (torch.tensor(step, device=device) for step in STEPS)
+    def __init__(self, device: torch.device, cut: int, end: int | None = None):
+        self.usual = usual_steps(cut)
+        self.begin, self.end = (torch.tensor(step, device=device) for step in self.usual)
         self.known = False
         self.rank_every = SELDOM
         self.calls = self.base = 0  # steps of the optimizer; place of the scheduler at the first of them
@@ -67,8 +84,8 @@ class Fall:
                 self.over_(NEVER, NEVER + 1, known=False)
         captured = self.begin.is_cuda and torch.cuda.is_current_stream_capturing()
         if self.scheduler is None or captured or ticks(self.scheduler) - self.base < 2:
-            begin, end = (self.calls - 1 + step for step in STEPS)
-            self.over_(begin, end)
+            begin, end = self.usual
+            self.over_(self.calls - 1 + begin, self.calls - 1 + end)
         elif place_of(self.scheduler) > self.base:
             done = self.calls - 1
             each = done / (place_of(self.scheduler) - self.base)

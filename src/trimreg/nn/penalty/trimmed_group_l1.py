@@ -22,6 +22,7 @@ import numbers
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -80,8 +81,8 @@ class TrimmedGroupL1(nn.Module):
         the first step on. By default that is so for a soft penalty. For a hard penalty h falls by itself: as
         a cubic :class:`trimreg.nn.Ramp` from 5 to 60 % of the training; then the structure is frozen. The
         length of the training is ``steps``, or that of the optimizer's learning-rate scheduler (cosine, one
-        cycle, linear or polynomial decay, those of transformers). If neither tells it, h falls from step 40
-        to step 800.
+        cycle, linear or polynomial decay, those of transformers). If neither tells it, h falls over the first
+        :math:`140\, n^{0.4}` steps, where n is the most groups that a layer loses.
     freeze_at : int, optional
         Number of steps after which the ``keep`` largest groups are fixed: the others are zero from then on,
         and the kept ones are not penalized. If h falls by itself, it has fallen by then.
@@ -189,7 +190,8 @@ class TrimmedGroupL1(nn.Module):
             raise ValueError(f"the layers are on several devices, {devices}; use one penalty per device")
         device = devices.pop()
         if h_schedule == "auto":
-            self.h_schedule = Fall(device, freeze_at) if self._some_hard() else None
+            cut = max(layer.count - np.min(self.keep[name]) for name, layer in self.layers.items())
+            self.h_schedule = Fall(device, int(cut), freeze_at) if self._some_hard() else None
         if steps is not None:
             self.tell_(steps)
         dtype = torch.float64 if any(p.dtype == torch.float64 for p in parameters) else torch.float32
