@@ -321,6 +321,14 @@ def test_verdict_of_table_1():
     assert judge((1.70, 1.75), (1.70, 1.75)).kind == "partly"
     assert judge((1.90, 1.91), (1.70, 1.71), exact=False, export_difference=1.0).kind == "not"
     assert verdicts.judge_tab1(pd.DataFrame(line(paper=1.6))).kind == "not"
+    rows = line(asked="392-150-50", paper=1.6) + line("dense", "full", paper=1.6)
+    fashion = {"part": "Fashion-MNIST"}
+    rows += line(asked="392-150-50", errors=(10.4, 10.5), **fashion)
+    rows += line("dense", "full", errors=(9.7, 9.8), **fashion)
+    verdict = verdicts.judge_tab1(pd.DataFrame(rows))
+    assert verdict.kind == "partly"  # level on MNIST alone
+    assert "On Fashion-MNIST: trimmed 10.45 +- 0.07 %, dense 9.75 +- 0.07 %" in verdict.measured
+    assert len(pictures.figure(pd.DataFrame(rows)).axes) == 2
 
 
 def parts():
