@@ -20,16 +20,16 @@ NEVER = 2**40
 def usual_steps(cut: int) -> tuple[int, int]:
     r"""The span in a training of unknown length, by the most groups that a layer loses.
 
-    It ends at step :math:`140\, cut^{0.4}`, since larger layers need longer: against the best documented
+    It ends at step :math:`85 \sqrt{cut}`, since larger layers need longer: against the best documented
     schedule 800 steps are enough for 77 groups and too few for 687 (``benchmarks.default_schedule``).
 
     Examples
     --------
     >>> from trimreg.nn.penalty.fall import usual_steps
     >>> usual_steps(77), usual_steps(687)
-    ((40, 796), (96, 1910))
+    ((37, 746), (111, 2228))
     """
-    end = max(round(140 * cut**0.4), 1)
+    end = max(round(85 * cut**0.5), 1)
     return round(end / 20), end
 
 

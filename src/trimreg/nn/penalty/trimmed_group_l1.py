@@ -82,7 +82,7 @@ class TrimmedGroupL1(nn.Module):
         a cubic :class:`trimreg.nn.Ramp` from 5 to 60 % of the training; then the structure is frozen. The
         length of the training is ``steps``, or that of the optimizer's learning-rate scheduler (cosine, one
         cycle, linear or polynomial decay, those of transformers). If neither tells it, h falls over the first
-        :math:`140\, n^{0.4}` steps, where n is the most groups that a layer loses.
+        :math:`85 \sqrt n` steps, where n is the most groups that a layer loses.
     freeze_at : int, optional
         Number of steps after which the ``keep`` largest groups are fixed: the others are zero from then on,
         and the kept ones are not penalized. If h falls by itself, it has fallen by then.
