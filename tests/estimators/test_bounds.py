@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import lsq_linear, minimize
+from sklearn.base import clone
 
 import trimreg
 from trimreg import (
@@ -14,6 +15,7 @@ from trimreg import (
     SCAD,
     SLOPE,
     MEstimatorCV,
+    OnDisk,
     StabilitySelection,
     TrimmedL1,
     TrimmedLasso,
@@ -171,6 +173,20 @@ def test_paths_folds_steps_and_resampling_keep_the_bounds():
     assert np.all((lower <= robust.coef_) & (robust.coef_ <= upper))
     stable = StabilitySelection(TrimmedLasso(h=2, upper=0.0), hs=[2], n_pairs=3).fit(X, y)
     assert not stable.scores_[(X * y[:, None]).sum(axis=0) > 100].any()
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_folds_of_data_on_disk_keep_the_bounds_in_their_units(tmp_path, standardize):
+    X, y, lower, upper = boxed(6, n=90)
+    np.save(tmp_path / "x.npy", X)
+    how = {"hs": [1, 4], "alphas": ["exact", 0.1], "cv": 3, "standardize": standardize}
+    for factor in (np.ones(9), np.r_[0.0, np.ones(8)]):
+        low = lower if factor[0] else np.r_[0.2, lower[1:]]
+        high = upper if factor[0] else np.r_[0.9, upper[1:]]
+        model = TrimmedLassoCV(lower=low, upper=high, penalty_factor=factor, **how)
+        near, far = clone(model).fit(X, y), model.fit(OnDisk(tmp_path / "x.npy"), y)
+        np.testing.assert_allclose(far.score_path_, near.score_path_, rtol=1e-9)
+        np.testing.assert_allclose(far.coef_, near.coef_, atol=1e-9)
 
 
 @pytest.mark.parametrize("loss", ["poisson", "gamma"])

@@ -145,13 +145,13 @@ class LinearFolds:
         X, problem, (n, p) = self.data.X, task.problem, self.data.X.shape
         if not problem.loss.least_squares or problem.loss.n_outputs > 1 or sp.issparse(X):
             return False
-        if problem.bounds is not None:  # they are in units that change from fold to fold
+        if np.any(task.origin):  # y is not the target that scores are of
             return False
         if n_folds * (p + 2) ** 2 > min(_PRODUCTS, n * p):
             return False
         if is_virtual(X):
             return hasattr(X, "sweep") and problem.worth_compressing(len(self.hs) * len(self.alphas))
-        return n * p >= _LARGE and problem.penalty.norm.q is None
+        return n * p >= _LARGE and problem.penalty.norm.q is None and problem.bounds is None
 
     def _weighted(self, weights) -> Data:
         """The data with these weights: a copy of the rows of positive weight if that is small."""

@@ -74,11 +74,19 @@ class MomentFolds(LinearFolds):
             return super().fit(self.folds[k][0])
         design, y, unit, mean = few
         few = {"design": ColumnBlock(design.Z), "y": y, "d": np.full(y.size, 1 / y.size), "few": None}
-        problem = replace(self.task.problem, **few)
+        problem = replace(self.task.problem, **few, bounds=self._bounds(unit))
         options = {"effort": self.effort, "verify": False}
         grids = cells(replace(self.task, problem=problem), self.hs, self.alphas, self.ridges, **options)[1]
         thetas = np.array([step.theta for steps in grids for row in steps for step in row]) * unit
         return np.column_stack([thetas, np.full(len(thetas), -1.0), mean[-1] - thetas @ mean[:-1]])
+
+    def _bounds(self, unit):
+        """The bounds in these units; 0 for columns that are constant."""
+        if self.task.limits is None:
+            return None
+        scale = _deviations(self.task.problem) * _inverse(unit)
+        ends = ((end, np.zeros_like(end)) for end in self.task.limits)
+        return tuple(np.multiply(end, scale, out=out, where=scale > 0) for end, out in ends)
 
     def score(self, fits: Any, k: Any) -> np.ndarray:
         """Scores of every cell on test part k."""
