@@ -111,6 +111,18 @@ def test_another_training_of_the_same_model_keeps_the_structure_and_another_mode
     assert not pruning.penalty.frozen
 
 
+def test_a_callback_couples_channels():
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 3))
+    pruning = Pruning({"0": 2}, example_input=torch.randn(2, 1, 6, 6))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    pruning.begin(model, [optimizer], steps=1)
+    model(torch.randn(2, 1, 6, 6)).square().sum().backward()
+    optimizer.step()
+    pruning.penalty.freeze_()
+    pruning.end()
+    assert int((model[1].bias != 0).sum()) == int((model[1].weight != 0).sum()) == 2
+
+
 def test_of_several_optimizers_the_one_with_the_layers_is_taken():
     model = nn.Sequential(nn.Linear(8, 5), nn.ReLU(), nn.Linear(5, 2))
     each = [torch.optim.SGD(model[place].parameters(), lr=0.1) for place in (0, 2)]

@@ -5,7 +5,7 @@ import torch
 from channel_networks import NETWORKS, resnet
 from torch import nn
 
-from trimreg.nn import TrimmedGroupL1, export
+from trimreg.nn import TrimmedGroupL1, export, load
 from trimreg.nn.structure.coupling import couple
 from trimreg.nn.structure.tracing import relative_difference
 
@@ -22,7 +22,7 @@ SHARED = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_half_of_every_channel_is_there_after_export(name):
+def test_half_of_every_channel_is_there_after_export(name, tmp_path):
     model, x = NETWORKS[name]()
     coupling = couple(model, x)
     for space, layers in SHARED[name].items():
@@ -48,6 +48,8 @@ def test_half_of_every_channel_is_there_after_export(name):
     penalty.finalize_()
     fresh = torch.randn(5, *x.shape[1:])
     assert relative_difference(model.eval()(fresh), small.model(fresh)) <= 1e-5
+    small.save(tmp_path / "small.safetensors")
+    assert torch.equal(load(tmp_path / "small.safetensors")(fresh), small.model(fresh))
 
 
 def test_a_flattened_image_has_several_entries_of_a_channel():
