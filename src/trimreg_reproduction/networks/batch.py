@@ -108,13 +108,13 @@ def train_cells(names: Iterable[str], effort: str, path: Path, seconds: float, w
     """Train cells in this order as long as there is time; returns those without rows."""
     cells, there = all_cells(effort), {line["cell"] for line in finished_lines(path)}
     waiting = {name: expected_seconds(cells[name]) for name in names if name not in there}
-    left, paces = list(waiting), [0.6 * workers]
+    left, spent, needed_so_far = list(waiting), 12.0 * workers, 20.0  # until some have ended
     running: dict[str, tuple] = {}
     pool = get_context("spawn").Pool(workers, initializer=prepare)  # CUDA does not survive a fork
     try:
         while True:
             now = time.monotonic() - _START
-            pace = sorted(paces)[len(paces) // 2]
+            pace = spent / needed_so_far
             for name, needed in list(waiting.items()):
                 if len(running) < workers and now + _STARTUP + pace * needed <= seconds:
                     running[name] = pool.apply_async(perform, (name, effort)), now, waiting.pop(name)
@@ -130,7 +130,8 @@ def train_cells(names: Iterable[str], effort: str, path: Path, seconds: float, w
                     say(name, line.get("error", f"ended after {now - begun:.1f} s"))
                     if "rows" in line:
                         left.remove(name)
-                        paces.append(max(now - begun - _STARTUP, 0.3 * needed) / needed)
+                        spent += max(now - begun - _STARTUP, 0.3 * needed)
+                        needed_so_far += needed
             time.sleep(0.1)
     finally:
         pool.terminate()
