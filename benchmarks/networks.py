@@ -249,8 +249,11 @@ def measured(quick: bool, devices, names=tuple(NETWORKS)) -> list[dict]:
     return records
 
 
-def memory(names=("ResNet-18", WIDE)) -> list[dict]:
-    """The most memory that a step with each penalty takes beyond a plain one, by the bytes of the weights."""
+def memory() -> list[dict]:
+    """The most memory that a step with each penalty takes beyond a plain one, by the bytes of the weights.
+
+    This is for the perceptron: with convolutions the workspaces of cuDNN differ by more than that between runs.
+    """
     import torch
 
     def most(name, kind):
@@ -265,16 +268,13 @@ def memory(names=("ResNet-18", WIDE)) -> list[dict]:
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() - before
 
-    records = []
-    for name in names:
-        with torch.device("meta"):
-            weights = sum(p.numel() * p.element_size() for p in NETWORKS[name][0]().parameters())
-        plain = most(name, None)
-        records += [
-            {"network": name, "penalty": kind, "memory": (most(name, kind) - plain) / weights}
-            for kind in PENALTIES
-        ]
-    return records
+    with torch.device("meta"):
+        weights = sum(p.numel() * p.element_size() for p in wide().parameters())
+    plain = most(WIDE, None)
+    return [
+        {"network": WIDE, "penalty": kind, "memory": (most(WIDE, kind) - plain) / weights}
+        for kind in PENALTIES
+    ]
 
 
 # -- the report ----------------------------------------------------------------------------------------------
@@ -310,7 +310,8 @@ def kept_from_a_gpu() -> tuple[list[dict], list[dict]]:
     if not KEPT.exists():
         return [], []
     kept = json.loads(KEPT.read_text())
-    return [record | {"where": kept["where"]} for record in kept["records"]], kept.get("memory", [])
+    records = [record | {"where": kept["where"]} for record in kept["records"]]
+    return records, [record for record in kept["memory"] if record["network"] == WIDE]
 
 
 def section_of(records: list[dict], memories: list[dict]) -> Section:
@@ -355,7 +356,7 @@ def run(quick: bool = False, device: str | None = None, json_file: str | None = 
     there = devices_there(device)
     names = names or tuple(NETWORKS)
     records = measured(quick, there, names)
-    memories = memory([name for name in names if name in ("ResNet-18", WIDE)]) if "cuda" in there else []
+    memories = memory() if "cuda" in there and WIDE in names else []
     if json_file is not None:
         found = {"where": where(), "quick": quick, "records": records, "memory": memories}
         Path(json_file).write_text(json.dumps(found, indent=1) + "\n")

@@ -99,7 +99,7 @@ def test_faults_are_named(monkeypatch):
         steps = (form.replica_step, form.row_step, form.group_step, 1)
         out.copy_((a.as_strided(sizes, steps) * b.as_strided(sizes, steps)).sum((1, 3)).view(out.shape))
 
-    def scale(x, factor, form, zero=False):
+    def scale(x, factor, form):
         sizes = (form.replicas, form.rows, form.groups, form.inner)
         steps = (form.replica_step, form.row_step, form.group_step, 1)
         x.as_strided(sizes, steps).mul_(factor.view(form.replicas, 1, form.groups, 1))

@@ -114,3 +114,35 @@ def test_a_long_fall_is_ranked_at_every_fourth_step():
         assert sizes == wanted
         assert sizes[-1] == 5
         assert bool(penalty.frozen)
+
+
+@pytest.mark.parametrize("attached_first", [False, True])
+def test_rankings_go_on_in_time_after_a_break(attached_first):
+    """A group that is large from step 5 on returns at step 6, not right after the break."""
+    found = []
+    for resumed in (False, True):
+        layer = nn.Linear(6, 1, bias=False)
+        with torch.no_grad():
+            layer.weight.copy_(torch.arange(1.0, 7.0))
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.0)
+        penalty = TrimmedGroupL1(layer, {"": 3}, h_schedule=None, rank_every=3)
+        handle, alive = penalty.attach(optimizer), []
+        layer.weight.grad = torch.zeros_like(layer.weight)
+        for step in range(8):
+            if resumed and step == 5:
+                handle.remove()
+                state, penalty = (
+                    penalty.state_dict(),
+                    TrimmedGroupL1(layer, {"": 3}, h_schedule=None, rank_every=3),
+                )
+                if attached_first:
+                    penalty.attach(optimizer)
+                penalty.load_state_dict(state)
+                if not attached_first:
+                    penalty.attach(optimizer)
+            with torch.no_grad():
+                layer.weight[0, 0] = 10.0 if step >= 5 else 1.0
+            optimizer.step()
+            alive.append(bool(layer.weight[0, 0] > 0))
+        found.append(alive)
+    assert found[0] == found[1] == [False] * 6 + [True] * 2

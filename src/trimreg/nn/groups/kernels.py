@@ -164,28 +164,22 @@ if triton is not None:  # pragma: no cover - compiled for a GPU
     @triton.jit(do_not_specialize=["steps"])
     def _scale_columns(
         x, factor, rows, columns, inner, row_step, replica_step, factor_step, steps,
-        ZERO: tl.constexpr, WIDER: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
+        WIDER: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
     ):  # fmt: skip
-        """Multiply the columns of a tile by their factors; with ZERO, only write the zeros."""
+        """Multiply the columns of a tile by their factors; a tile with factors of 1 costs nothing."""
         chunk, replica = tl.program_id(1), tl.program_id(2).to(tl.int64)
         j = tl.program_id(0) * WIDE + tl.arange(0, WIDE)
         there = j < columns
         f = tl.load(factor + replica * factor_step + j // inner, mask=there, other=1).to(WIDER)
-        changed = there & (f != 1.0)
-        if tl.sum(changed.to(tl.int32), axis=0) > 0:
+        if tl.sum((f != 1.0).to(tl.int32), axis=0) > 0:  # whole sectors: zeros alone take longer to write
             first = chunk * steps * TALL
             base = x + replica * replica_step + first.to(tl.int64) * row_step
             tile = tl.arange(0, TALL)[:, None] * row_step + j[None, :]
             for step in range(steps):
                 rest = (first + step * TALL + tl.arange(0, TALL) < rows)[:, None]
-                if ZERO:
-                    tl.store(
-                        base + tile, tl.zeros((TALL, WIDE), x.dtype.element_ty), mask=rest & changed[None, :]
-                    )
-                else:
-                    inside = rest & there[None, :]
-                    value = tl.load(base + tile, mask=inside, other=0.0).to(WIDER) * f[None, :]
-                    tl.store(base + tile, value.to(x.dtype.element_ty), mask=inside)
+                inside = rest & there[None, :]
+                value = tl.load(base + tile, mask=inside, other=0.0).to(WIDER) * f[None, :]
+                tl.store(base + tile, value.to(x.dtype.element_ty), mask=inside)
                 base += TALL * row_step
 
     @triton.jit
@@ -275,7 +269,7 @@ def add_products(a: Tensor, b: Tensor, form: Layout, out: Tensor, fresh: bool, r
         )  # fmt: skip
 
 
-def scale(x: Tensor, factor: Tensor, form: Layout, zero: bool = False) -> None:
+def scale(x: Tensor, factor: Tensor, form: Layout) -> None:
     """Multiply the groups of ``x`` by ``factor``, of shape ``(*replicas, groups)``; True counts as 1."""
     wider = tl.float64 if x.dtype == torch.float64 else tl.float32
     step = factor.stride(-2) if factor.ndim > 1 else 0
@@ -287,7 +281,7 @@ def scale(x: Tensor, factor: Tensor, form: Layout, zero: bool = False) -> None:
             steps = -(-form.rows // (wanted * tile.rows))
             _scale_columns[(side, -(-form.rows // (steps * tile.rows)), form.replicas)](
                 x, factor, form.rows, columns, form.inner, form.row_step, form.replica_step, step, steps,
-                ZERO=zero, WIDER=wider, TALL=tile.rows, WIDE=tile.columns, num_warps=tile.warps,
+                WIDER=wider, TALL=tile.rows, WIDE=tile.columns, num_warps=tile.warps,
             )  # fmt: skip
         else:
             wide = TILES["rows"].columns

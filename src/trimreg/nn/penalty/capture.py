@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 #: Graphs that are kept, one for each set of addresses, and the number of captures before it is given up.
-MOST_KEPT, MOST_CAPTURED = 4, 32
+MOST_KEPT, MOST_CAPTURED = 4, 8
 
 
 class Captured:

@@ -95,7 +95,6 @@ class Step:
                     raise ValueError(f"layer {layer.name!r}: its parameter group has no learning rate 'lr'")
                 self.place[slab] = place
         self.filled: dict = {}
-        self.calls = int(penalty.step)  # on the host, so that no step asks the device
         drawn = any(pack.draws for pack in penalty.packs)
         self.graph = Captured() if penalty.cuda_graph and not penalty.sharded and not drawn else None
 
@@ -106,8 +105,8 @@ class Step:
         if isinstance(self.penalty.h_schedule, Fall):
             self.penalty.h_schedule.look(optimizer)
         rates = [self.rate(pack, optimizer.param_groups) for pack in self.penalty.packs]
-        ranks = self.calls % self.rank_every() == 0
-        self.calls += 1
+        ranks = self.penalty.calls % self.rank_every() == 0
+        self.penalty.calls += 1
         # A fused optimizer takes its step under a gradient scaler and leaves the weights where this is 1.
         found_inf = getattr(optimizer, "found_inf", None)
         if found_inf is None and self.graph is not None and self.graph.usable(self.penalty.step):

@@ -97,6 +97,7 @@ class Pack(nn.Module):
         self.hard, self.some_hard = all(infinite), any(infinite)
         self.padded = len(set(count)) > 1
         self.draws = any(draws(layer) for layer in layers.values())
+        self.sharded = any(shards.is_sharded(layer) for layer in layers.values())
         self.inside: list[tuple[Inside, Pack]] = []
         self._views: dict[str, list[Tensor]] | None = None
         self._products: Tensor | None = None
@@ -173,7 +174,7 @@ class Pack(nn.Module):
 
         There is no temporary of the size of the layer.
         """
-        if shards.is_sharded(layer):
+        if self.sharded and shards.is_sharded(layer):
             shards.sums(layer, first, second, out, self.add_products_)
             if root:
                 out.sqrt_()
@@ -236,12 +237,16 @@ class Pack(nn.Module):
 
     def scale_(self, by: str) -> None:
         """Multiply all slabs by the entries of their groups in a table."""
+        if not (self.sharded or self.norms.is_cuda):
+            slabs = [(layer, slab) for layer in self.layers.values() for slab in layer.slabs]
+            torch._foreach_mul_([layer.view(slab, slab.tensor()) for layer, slab in slabs], self.views()[by])
+            return
         small, factors = [], []
         views = iter(zip(self.views()[by], self.views()[f"{by} by group"], strict=True))
         for layer in self.layers.values():
             for slab in layer.slabs:
                 factor, by_group = next(views)
-                if shards.shard_of(slab.tensor()) is not None:
+                if self.sharded and shards.shard_of(slab.tensor()) is not None:
                     shards.scale(layer, slab, by_group)
                     continue
                 view = layer.view(slab, slab.tensor().detach())

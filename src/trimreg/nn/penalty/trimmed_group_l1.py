@@ -182,6 +182,7 @@ class TrimmedGroupL1(nn.Module):
         self.h_schedule: Any = h_schedule
         self.alpha_schedule, self._freeze_at = alpha_schedule, freeze_at
         self.rank_every, self.mask_ones, self.cuda_graph = rank_every, mask_ones, cuda_graph
+        self.calls = 0  # steps, counted on the host so that none has to ask the device
         self.sharded = any(shards.is_sharded(layer) for layer in self.layers.values())
         self._check_options()
         parameters = [slab.tensor() for layer in self.layers.values() for slab in layer.slabs]
@@ -440,6 +441,7 @@ class TrimmedGroupL1(nn.Module):
                     wanted[key].copy_(given)
                 if isinstance(self.h_schedule, Fall) and found:
                     self.h_schedule.load_(state_dict.get(prefix + "fall"))
+            self.calls = int(self.step)
         if strict:
             wanted["fall"] = self.step  # not missed in a state without it, and not needed without a fall
             inside = [key for key in state_dict if key.startswith(prefix)]
