@@ -36,8 +36,6 @@ PEAKS = {"SGD": 0.1, "Adam": 3e-3, "AdamW": 3e-3}  # of one cycle
 SCHEDULERS = ("none", "cosine", "one cycle")
 DOCUMENTED = ("documented", "documented, taylor")
 WAYS = ("default", *DOCUMENTED)
-#: Falls over the first steps, for trainings without a scheduler.
-FALLS = (800, 1600, 3200)
 
 
 # -- one training ---------------------------------------------------------------------------------------------
@@ -78,9 +76,6 @@ def options_of(way: str, steps: int) -> dict:
 
     if way == "default":
         return {}
-    if way.startswith("fall"):
-        end = int(way.split()[-1])
-        return {"h_schedule": Ramp(round(0.05 * end), end), "freeze_at": end}
     begin, end = round(0.05 * steps), round(0.45 * steps)
     ranking = "taylor" if way.endswith("taylor") else "norm"
     return {"h_schedule": Ramp(begin, end), "freeze_at": end, "rank_by": ranking}
@@ -135,18 +130,14 @@ def train(name: str, size: tuple, optimizer: str, scheduler: str, way: str, seed
 
 
 def keys(names, quick: bool) -> list[tuple]:
-    """The runs, the most important ones first."""
-    found = []
-    for name in names:
-        _, sizes, _, _, seeds = DATA[name]
-        pairs = list(itertools.product(RATES, SCHEDULERS))
-        for seed in range(1 if quick else seeds):
-            for (optimizer, scheduler), size in itertools.product(pairs, sizes):
-                found += [(0, seed, name, size, optimizer, scheduler, way) for way in WAYS]
-                if scheduler == "none" and name == "MNIST" and not quick:
-                    found += [(1, seed, name, size, optimizer, scheduler, f"fall {n}") for n in FALLS]
-    found.sort(key=lambda key: key[:2])
-    return [(*key[2:], key[1]) for key in found]
+    """The runs, the first seeds first."""
+    found = [
+        (name, size, optimizer, scheduler, way, seed)
+        for name in names
+        for seed in range(1 if quick else DATA[name][-1])
+        for size, optimizer, scheduler, way in itertools.product(DATA[name][1], RATES, SCHEDULERS, WAYS)
+    ]
+    return sorted(found, key=lambda key: key[-1])
 
 
 FIELDS = ("data", "size", "optimizer", "scheduler", "way", "seed")
@@ -221,13 +212,6 @@ def section_of(rows: list[dict], remarks: list[str]) -> Section:
         asked = f"{name} {size}: the default at most {BAR} above the better documented schedule, every optimizer and scheduler"
         section.bar(asked, f"{gap:+.2f} at most ({at})", gap <= BAR)
         section.headline.append([f"test error of the default against the best documented schedule, {name} {size}", f"{gap:+.2f} points at most"])  # fmt: skip
-    for (name, size, optimizer, _), by_way in errors.items():
-        falls = sorted(
-            (way for way in by_way if way.startswith("fall")), key=lambda way: int(way.split()[-1])
-        )
-        if falls:
-            text = ", ".join(f"{spread(by_way[way])} ({way.split()[-1]})" for way in falls)
-            section.remarks.append(f"{name}, {'-'.join(map(str, size))}, {optimizer}, no scheduler: error if h falls over the first steps, so many: {text}.")  # fmt: skip
     places = sorted({f"{row['data']} with {row['where']}" for row in rows})
     section.remarks += [f"Measured: {'; '.join(places)}.", *remarks]
     return section
