@@ -73,6 +73,11 @@ def test_fractions_become_steps():
         pruning = Pruning({"0": 3}, during=(0.0, 0.25))
         pruning.begin(model, [optimizer], steps)
         assert (pruning.penalty.h_schedule, pruning.penalty.freeze_at) == (Ramp(0, end), end)
+    for steps, end in ((100, 60), (math.inf, 190)):  # by default h falls by itself
+        model, optimizer = linear_and_optimizer()
+        pruning = Pruning({"0": 3})
+        pruning.begin(model, [optimizer], steps)
+        assert int(pruning.penalty.freeze_at) == end
     with pytest.raises(ValueError, match="known length"):
         Pruning({"0": 3}, during=(0.0, 0.25)).begin(model, [optimizer], steps=math.inf)
 
