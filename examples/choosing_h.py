@@ -2,8 +2,8 @@
 Choosing h by cross-validation
 ==============================
 
-The error on held-out patients falls quickly with the first variables and then hardly at all. The smallest model within
-one standard error of the best has fewer variables than the best.
+The error on held-out patients falls quickly with the first variables and then hardly at all. The
+smallest model within one standard error of the best has fewer variables than the best.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Counts with exposure
 ====================
 
-Claims of insured persons: who was insured for half a year has half the claims. ``exposure`` is the time at risk, so the model
-is one of rates.
+Claims of insured persons: who was insured for half a year has half the claims. ``exposure`` is the
+time at risk, so the model is one of rates.
 """
 
 import matplotlib.pyplot as plt
@@ -28,4 +28,9 @@ for part in np.array_split(order, 15):
 ax.axline((0, 0), slope=1, color="0.7")
 ax.set(xscale="log", yscale="log", xlabel="predicted claims per year", ylabel="observed claims per year")
 print("selected:", model.support_, "coefficients:", model.coef_[model.support_].round(2))
-print("without exposure the rate at X = 0 is", np.exp(without.intercept_).round(2), "in place of", np.exp(-1).round(2))
+print(
+    "without exposure the rate at X = 0 is",
+    np.exp(without.intercept_).round(2),
+    "in place of",
+    np.exp(-1).round(2),
+)

@@ -2,9 +2,9 @@
 Governing equations from a trajectory: h terms per equation
 ===========================================================
 
-Brunton, Proctor and Kutz (2016), "Discovering governing equations from data by sparse identification of nonlinear
-dynamical systems", regress derivatives on a library of functions. Here each equation of the Lorenz system gets exactly the
-number of terms that one asks for.
+Brunton, Proctor and Kutz (2016), "Discovering governing equations from data by sparse
+identification of nonlinear dynamical systems", regress derivatives on a library of functions. Here
+each equation of the Lorenz system gets exactly the number of terms that one asks for.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 A robust fit: ten samples are wrong
 ===================================
 
-Some responses are gross errors. ``n_outliers`` leaves out the samples with the largest losses, as trimming leaves the
-largest coefficients alone: one idea for columns, and for rows.
+Some responses are gross errors. ``n_outliers`` leaves out the samples with the largest losses, as
+trimming leaves the largest coefficients alone: one idea for columns, and for rows.
 """
 
 import matplotlib.pyplot as plt

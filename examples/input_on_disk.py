@@ -2,7 +2,8 @@
 Data on disk
 ============
 
-X lies in a file and is never loaded whole. The fit is the same, and what it costs is counted in passes over the file.
+X lies in a file and is never loaded whole. The fit is the same, and what it costs is counted in
+passes over the file.
 """
 
 import tempfile

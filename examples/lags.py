@@ -2,8 +2,8 @@
 Time series: which lags matter
 ==============================
 
-A series depends on its own past at lags 1, 2 and 12, and on another series three steps ago. All 48 candidates are
-columns; h = 4 finds them, and cross-validation along time finds h.
+A series depends on its own past at lags 1, 2 and 12, and on another series three steps ago. All 48
+candidates are columns; h = 4 finds them, and cross-validation along time finds h.
 """
 
 import matplotlib.pyplot as plt

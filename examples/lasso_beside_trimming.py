@@ -20,14 +20,11 @@ lasso = path[:, np.count_nonzero(path, axis=0) == 10][:, -1]
 
 fig, ax = plt.subplots(figsize=(7, 3.2), layout="constrained")
 truth = np.flatnonzero(data.coef)
-ax.plot(data.coef[truth], data.coef[truth], color="0.7", zorder=0)
-ax.plot(data.coef[truth], trimmed.coef_[truth], "o", label="trimmed, h = 10")
-ax.plot(data.coef[truth], lasso[truth], "s", mfc="none", label="lasso, 10 features")
-ax.set(xlabel="true coefficient", ylabel="estimate")
-ax.legend()
-print(
-    "true features found: trimmed",
-    np.count_nonzero(trimmed.coef_[truth]),
-    "lasso",
-    np.count_nonzero(lasso[truth]),
-)
+ax.stem(data.coef[truth], linefmt="0.85", markerfmt="_", basefmt=" ", label="truth")
+ax.plot(trimmed.coef_[truth], "o", color="#0072b2", label="trimmed, h = 10")
+ax.plot(lasso[truth], "s", mfc="none", color="#d55e00", label="lasso, 10 features")
+ax.axhline(0, color="0.5", lw=0.8)
+ax.set(xlabel="true feature", ylabel="coefficient", xlim=(-0.5, 12.5))
+ax.legend(loc="right")
+for name, coef in (("trimmed", trimmed.coef_), ("lasso", lasso)):
+    print(name, "mean size of the ten coefficients:", np.abs(coef[truth]).mean().round(2))

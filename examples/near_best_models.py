@@ -2,8 +2,8 @@
 All models that are nearly as good
 ==================================
 
-The best subset is one of many. ``near_best`` lists all models of a size whose objective is within a given share of the
-best, with proof: what all of them contain is what the data insist on.
+The best subset is one of many. ``near_best`` lists all models of a size whose objective is within a
+given share of the best, with proof: what all of them contain is what the data insist on.
 """
 
 import matplotlib.pyplot as plt

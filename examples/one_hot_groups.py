@@ -2,7 +2,8 @@
 Groups: the columns of one category stay together
 =================================================
 
-A category becomes several columns. With ``groups`` they enter together, and h counts variables, not columns.
+A category becomes several columns. With ``groups`` they enter together, and h counts variables, not
+columns.
 """
 
 import matplotlib.pyplot as plt

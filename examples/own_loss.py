@@ -2,9 +2,10 @@
 A loss of your own: peaks in a spectrum of counts
 =================================================
 
-``minimize`` takes any function with its gradient. Photons are counted in channels; the mean is a background and a few
-peaks, which only add. Which peaks are there? The loss is the Poisson likelihood with an identity link, which is in no
-list of losses, and amplitudes have the lower bound 0.
+``minimize`` takes any function with its gradient. Photons are counted in channels; the mean is a
+background and a few peaks, which only add. Which peaks are there? The loss is the Poisson
+likelihood with an identity link, which is in no list of losses, and amplitudes have the lower bound
+0.
 """
 
 import matplotlib.pyplot as plt
