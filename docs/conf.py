@@ -81,6 +81,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "remove_config_comments": True,
     "download_all_examples": False,
+    "thumbnail_size": (260, 180),
     "show_memory": False,
     "min_reported_time": 1e9,
     "show_signature": False,

@@ -43,6 +43,8 @@ def finish(app, exception) -> None:
     from trimreg_reproduction.report import write_report
 
     write_report(Exported(Path(app.srcdir).parent / "results"), out / "report.html")
+    for file in (out / "_static").rglob("*.map"):  # for those who debug the theme
+        file.unlink()
     if out.name == version:
         (out.parent / "index.html").write_text(LEAD.format(version=version))
         (out.parent / "404.html").write_text(MISSING.format(version=version))
