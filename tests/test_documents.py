@@ -153,7 +153,8 @@ def _same_word(a: str, b: str) -> bool:
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
-def test_the_code_of_a_guide_prints_what_it_says(page, capsys):
+def test_the_code_of_a_guide_prints_what_it_says(page, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
     said = re.findall(r"^```text\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
     assert said
