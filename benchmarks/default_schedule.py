@@ -218,7 +218,9 @@ def section_of(rows: list[dict], remarks: list[str]) -> Section:
 
 
 def spread(values) -> str:
-    return f"{np.mean(values):.2f} ± {np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0:.2f}"
+    """Mean and standard error; of one value only that."""
+    error = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.2f}{error}"
 
 
 def run(
