@@ -88,7 +88,10 @@ def test_parameters(case, parameters, match):
         ([None] * 9, "groups must hold .* missing label"),
         ([0, 0, 0, 1, 1, 1, 2, 2, np.nan], "groups must hold .* missing label"),
         ([[0, 1, 2], [3, 4, 5], [6, 7]], "groups must hold every feature; feature 8 is in none"),
-        ([[0, 1, 2], [2, 3, 4, 5], [6, 7, 8]], "groups must not overlap; feature 2 is in groups 0 and 1"),
+        (
+            [[0, 1, 2, 2], [3, 4, 5, 6, 7, 8]],
+            "groups must hold a feature once; feature 2 is in group 0 twice",
+        ),
         ([[0, 1, 2, 3, 4, 5, 6, 7, 8], []], "groups must not be empty; group 1 is"),
         ([[0, 1, 2, 3], [4, 5, 6, 7, 9]], "groups must hold feature indices from 0 to 8; got 9"),
         ([[0, 1, 2, 3], [4, 5, 6, 7, 8.0]], "groups must hold feature indices from 0 to 8; got 8.0"),

@@ -272,7 +272,7 @@ def test_partition(groups, label):
         ([0, object(), 1, 2], "have no order"),
         ([[0, 1], [1, 2, 3]], "must not overlap; feature 1 is in groups 0 and 1"),
         ([[0, 1], [0, 2, 3]], "must not overlap; feature 0"),
-        ([[0, 0], [1, 2, 3]], "must not overlap; feature 0"),
+        ([[0, 0], [1, 2, 3]], "feature 0 is in group 0 twice"),
         ([[0, 1], [2]], "feature 3 is in none"),
         ([[0, 1], [], [2, 3]], "group 1 is"),
         ([[0, 1], [2, 4]], "got 4 in group 1"),

@@ -247,6 +247,7 @@ def _threads(n_jobs):
 
 def _started(data: Data, settings: Settings, start: Any) -> tuple[Task, np.ndarray]:
     """The task, and a local minimum of it: that of the start, or of the default solver."""
+    settings.penalty.bind(data.X.shape[1])  # groups must not overlap
     if start is None:
         with warnings.catch_warnings():  # the certificate says how good the fit is
             warnings.filterwarnings("ignore", message=".*free coefficients are not determined")

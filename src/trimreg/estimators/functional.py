@@ -164,7 +164,7 @@ def steps(
     True
     """
     settings, y = shifted(Settings.of(locals(), options=solver_options), to_host(y), offset)
-    task = set_up(check_data(X, y, sample_weight, settings), settings, theta0)
+    task = set_up(check_data(X, y, sample_weight, settings), settings, theta0, overlap=True)
     return (
         task.result(step, count, {"objective": [float(step.objective)]})
         for count, step in enumerate(task.steps(), 1)

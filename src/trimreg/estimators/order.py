@@ -136,14 +136,18 @@ def fit_details(task: Task, result: SolverResult) -> FitDetails:
     norms, scale = design.column_norms(problem.d), design.inverse_scale
     deviation = np.divide(norms, scale, out=np.zeros_like(norms), where=scale > 0)
 
-    theta = task.coordinates(result.coef, result.intercept)
+    theta = task.coordinates_of(result)
     eta = problem.predictor(theta)
     lengths, never = norm.lengths(theta), problem.penalty.levels(1.0) == 0
     step = np.full(norm.count, -1)
     step[never] = 0
     taken = _entered(problem, theta, eta, np.flatnonzero((lengths > 0) & ~never), never, lengths)
     step[taken] = np.arange(1, taken.size + 1)
-    order = norm.spread(step)[::outputs][: design.shape[1]]
+    order = norm.spread(step)[::outputs][: (task.copies or design).shape[1]]
+    if task.copies is not None:  # the first step of a group with the feature
+        last = np.full(design.shape[1], norm.count)
+        np.minimum.at(last, task.copies.index, np.where(order < 0, norm.count, order))
+        order = np.where(last == norm.count, -1, last)
     return FitDetails(order, deviation, eta)
 
 

@@ -129,6 +129,7 @@ class Task:
     exact: bool  # whether at most h parts may be nonzero
     l2: float  # of the ridge term
     limits: Any = None  # the bounds of the coefficients, in the units of X
+    copies: Any = None  # the design with a copy of a feature for each of its groups, where these overlap
     origin: Any = 0.0  # what the solver's coordinates are relative to: see :func:`_from_origin`
 
     @property
@@ -204,7 +205,8 @@ class Task:
         """The inverse of :meth:`in_units`. Without an intercept, that of the null model is used."""
         scale, problem = self.features.inverse_scale, self.problem
         coef = np.asarray(coef, dtype=float)
-        theta = np.divide(coef, scale, out=np.zeros_like(coef), where=scale > 0).T.ravel()
+        theta = np.divide(coef, scale, out=np.zeros_like(coef), where=scale > 0).T
+        theta = (theta if self.copies is None else self.copies.divided(theta)).ravel()
         if not self.constant:
             return theta - self.origin
         outputs = problem.loss.n_outputs
@@ -214,6 +216,14 @@ class Task:
             moved = problem.design.original_units(np.append(theta, np.zeros(outputs)))[1]
             constant = intercept - self.y_mean - moved
         return np.append(theta, constant) - self.origin
+
+    def coordinates_of(self, result: SolverResult) -> np.ndarray:
+        """The point that a result of this very task stands for."""
+        theta = self.coordinates(result.coef, result.intercept)
+        if self.copies is not None:  # a sum does not determine its terms
+            terms = np.asarray(result.theta)
+            theta[: terms.size] = terms
+        return theta
 
     @property
     def features(self):
@@ -263,8 +273,11 @@ class Task:
         )
 
 
-def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
-    """The task of fitting checked data with these settings, from the coefficients ``theta0`` if given."""
+def set_up(data: Data, settings: Settings, theta0: Any = None, *, overlap: bool = False) -> Task:
+    """The task of fitting checked data with these settings, from the coefficients ``theta0`` if given.
+
+    Groups may overlap with ``overlap``: for a caller that takes coefficients only from the task.
+    """
     spec, alpha = get_solver(settings.solver), settings.alpha
     rng = check.check_random_state(settings.random_state)
     X, y, d = data.X, data.y, data.d
@@ -273,7 +286,8 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
     if is_virtual(X):  # its budget of memory is also for the vectors of the fit
         X = X.with_room_for(loss)
     fit_intercept = settings.fit_intercept and loss.sees_constants
-    penalty = settings.penalty.bind(p, loss.n_outputs)
+    penalty, index = settings.penalty.for_copies(p) if overlap else (settings.penalty, None)
+    penalty = penalty.bind(p if index is None else index.size, loss.n_outputs)
     bounds = check.check_bounds(settings.lower, settings.upper, settings.positive, penalty)
     check.check_options(spec, settings.options, penalty, bounds)
     if alpha == "exact":
@@ -284,7 +298,12 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
     constant = fit_intercept and not centering
     scale = settings.standardize if data.scale is None else data.scale
     # A loss that does not see constants loses nothing by centering, and columns are scaled by deviations.
-    design = as_design(X, d, center=fit_intercept or not loss.sees_constants, scale=scale)
+    design: Any = as_design(X, d, center=fit_intercept or not loss.sees_constants, scale=scale)
+    copies = None
+    if index is not None:
+        from ..designs.repeated import Repeated
+
+        design = copies = Repeated(design, index)
     origin, limits = np.zeros(p), bounds
     if bounds is not None:
         bounds, origin = _from_origin(bounds, design.inverse_scale)
@@ -317,6 +336,7 @@ def set_up(data: Data, settings: Settings, theta0: Any = None) -> Task:
         exact=settings.alpha == "exact",
         l2=settings.l2,
         limits=limits,
+        copies=copies,
         origin=origin if origin.any() else 0.0,
     )
     if theta0 is None and (spec.finds_start or not constant):
@@ -375,5 +395,5 @@ def minimize(
         from .robust import minimize_without_outliers
 
         return minimize_without_outliers(data, settings, theta0, callback)
-    task = set_up(data, settings, theta0)
+    task = set_up(data, settings, theta0, overlap=True)
     return task.solve(callback), task

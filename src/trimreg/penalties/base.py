@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .norms import Groups, Norm, Singles, partition, soft_threshold, subgradient_residual
+from .norms import Groups, Norm, Singles, copies, partition, soft_threshold, subgradient_residual
 
 __all__ = [
     "PENALTIES",
@@ -68,7 +68,9 @@ class Penalty:
         ``f``, one per feature (or group); 0 means never penalized and not counted in h, inf means excluded.
         The default is 1, and for groups the square root of their number of features.
     groups : array-like of labels, or list of lists of int, optional
-        Features that are penalized together: one label per feature, or lists of their indices.
+        Features that are penalized together: one label per feature, or lists of their indices. Lists may
+        overlap (:class:`~trimreg.TrimmedGroupLasso` says what that means) in :func:`trimreg.solve`, and in
+        estimators with a given h.
     q : 2 or inf
         The norm of a group (or of the coefficients of a feature, if there are several outputs).
     """
@@ -134,6 +136,18 @@ class Penalty:
                 f"for {each[:-1]} {bad}"
             )
         return bound._with_factor(factor)
+
+    def for_copies(self, n_features: int) -> tuple[Penalty, np.ndarray | None]:
+        """The penalty on copies of the features, one for each group that holds them, and which they copy.
+
+        Without groups that overlap it is the penalty itself, and None.
+        """
+        found = None if self.groups is None else copies(self.groups, n_features)
+        if found is None:
+            return self, None
+        other = copy.copy(self)
+        index, other.groups = found
+        return other, index
 
     def _parts(self, n_features, n_outputs):
         """The norm, and the number of features of each part."""

@@ -273,8 +273,28 @@ def partition(groups: Any, n_features: int) -> np.ndarray:
         raise ValueError(f"{expected}; labels of different kinds have no order") from None
 
 
-def _partition_from_lists(groups, n_features):
-    label = np.full(n_features, -1)
+def copies(groups: Any, n_features: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """For groups that overlap a copy of a feature for each group that it is in; None for all others.
+
+    The first array has the feature of each copy, the second its group.
+
+    Examples
+    --------
+    >>> from trimreg.penalties.norms import copies
+    >>> copies([[0, 1], [1, 2]], 3)
+    (array([0, 1, 1, 2]), array([0, 0, 1, 1]))
+    """
+    if not isinstance(groups, (list, tuple)):
+        return None
+    lists = [list(one) for one in groups if isinstance(one, (list, tuple, set, range, np.ndarray))]
+    if not lists or len(lists) != len(groups) or _check_lists(lists, n_features) is None:
+        return None
+    return np.concatenate(lists).astype(np.intp), np.repeat(np.arange(len(lists)), [*map(len, lists)])
+
+
+def _check_lists(groups, n_features):
+    """Check lists of features. The first feature in two groups with their numbers, or None."""
+    label, overlap = np.full(n_features, -1), None
     for number, group in enumerate(groups):
         if not group:
             raise ValueError(f"groups must not be empty; group {number} is")
@@ -283,10 +303,26 @@ def _partition_from_lists(groups, n_features):
             if not whole or not 0 <= j < n_features:
                 allowed = f"feature indices from 0 to {n_features - 1}"
                 raise ValueError(f"groups must hold {allowed}; got {j!r} in group {number}")
-            if label[j] >= 0:
-                raise ValueError(f"groups must not overlap; feature {j} is in groups {label[j]} and {number}")
+            if label[j] == number:
+                raise ValueError(f"groups must hold a feature once; feature {j} is in group {number} twice")
+            if label[j] >= 0 and overlap is None:
+                overlap = j, label[j], number
             label[j] = number
     if (label < 0).any():
         missing = int(np.flatnonzero(label < 0)[0])
         raise ValueError(f"groups must hold every feature; feature {missing} is in none (make it a group)")
+    return overlap
+
+
+def _partition_from_lists(groups, n_features):
+    overlap = _check_lists(groups, n_features)
+    if overlap is not None:
+        j, one, other = overlap
+        raise ValueError(
+            f"groups must not overlap; feature {j} is in groups {one} and {other}. Groups that overlap, "
+            "given as a list of lists, are for solve and estimators with a given h and without n_outliers"
+        )
+    label = np.empty(n_features, dtype=np.intp)
+    for number, group in enumerate(groups):
+        label[group] = number
     return label

@@ -429,8 +429,7 @@ class TrimmedLogisticRegressionCV(SurfaceCV, TrimmedLogisticRegression):
             self.coef_path_ = self.path_.coefs
 
     def _centered(self, result):
-        weights = result.weights if self._groups is None else result.weights[self._groups]
-        return centered(result, weights == 0)
+        return centered(result, *self._free(result.weights))
 
     def _fitted(self, coef, intercept):
         return super()._fitted(np.atleast_2d(coef), np.atleast_1d(intercept))

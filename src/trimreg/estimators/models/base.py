@@ -174,7 +174,13 @@ class LinearEstimator(BaseEstimator):
         self.bounds_ = task.limits
         self.entry_order_ = details.order
         self.feature_deviation_ = details.deviation
-        self._groups, self._group_names = groups_of(problem.penalty, self.n_features_in_)
+        self._copies = None if task.copies is None else task.copies.index
+        self._groups, self._group_names = groups_of(
+            problem.penalty, self.n_features_in_ if self._copies is None else self._copies.size
+        )
+        if self._copies is not None:
+            selected = problem.penalty.norm.lengths(task.coordinates_of(result)) > 0
+            self._group_names = self._names_of_groups(selected)
         self._n_samples = problem.y.shape[0]
         eta = details.eta
         if problem.loss.has_nuisance and not problem.loss.sees_constants:  # eta is for centered columns
@@ -184,6 +190,20 @@ class LinearEstimator(BaseEstimator):
         for name, value in self._estimates.items():
             setattr(self, f"{name}_", value)
         self._keep(task, details)
+
+    def _free(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which features are free with these weights, and which of their copies in groups."""
+        copies = (weights if self._groups is None else weights[self._groups]) == 0
+        if self._copies is None:
+            return copies, copies
+        return np.bincount(self._copies, copies) > 0, copies
+
+    def _names_of_groups(self, selected):
+        """The numbers of the selected groups that each feature is in, as text."""
+        names: list[list[str]] = [[] for _ in range(self.n_features_in_)]
+        for j, group in zip(self._copies, self._groups, strict=True):
+            names[j] += [str(group)] if selected[group] else []
+        return [", ".join(some) for some in names]
 
     def _start(self, data: Data, settings: Settings) -> np.ndarray | None:
         """The coefficients of the last fit, if a warm start is asked for and their shape is right."""
@@ -342,7 +362,7 @@ class LinearEstimator(BaseEstimator):
             or always in. With bounds, another column shows which of them are reached.
         """
         check_is_fitted(self)
-        weights = self.trim_weights_ if self._groups is None else self.trim_weights_[self._groups]
+        free, _ = self._free(self.trim_weights_)
         coef = np.asarray(self.coef_, dtype=float)
         coef = coef.ravel() if coef.shape[0] == 1 and coef.ndim == 2 else coef
         outputs = self._output_names() if coef.ndim == 2 else None
@@ -372,7 +392,7 @@ class LinearEstimator(BaseEstimator):
             coef.T,
             standardized.T,
             self.entry_order_,
-            weights,
+            ~free,
             always=self.entry_order_ == 0,
             groups=self._group_names,
             bounds=self.bounds_,

@@ -150,7 +150,7 @@ class TrimmedCoxRegressor(TrimmedEstimator):
         self.intercept_ = 0.0
         strata, times, log_hazard = problem.loss.baseline(details.eta, problem.y, problem.d)
         # eta is for centered columns; the baseline is for the columns of X
-        log_hazard -= float(problem.design.offset @ np.asarray(self.coef_, dtype=float))
+        log_hazard -= float(task.features.offset @ np.asarray(self.coef_, dtype=float))
         ends: Any = [] if strata is None else np.flatnonzero(np.diff(strata)) + 1
         codes = [None] if strata is None else [int(code) for code in strata[[0, *ends]]]
         parts = zip(np.split(times, ends), np.split(log_hazard, ends), strict=True)

@@ -114,8 +114,7 @@ class TrimmedLogisticRegression(Classifier, TrimmedEstimator):
 
     def _keep(self, task, details) -> None:
         if self.coef_.ndim == 2:
-            free = (self.trim_weights_ if self._groups is None else self.trim_weights_[self._groups]) == 0
-            self.result_ = centered(self.result_, free)
+            self.result_ = centered(self.result_, *self._free(self.trim_weights_))
             self.coef_, self.intercept_ = self.result_.coef, self.result_.intercept
         self.coef_ = np.atleast_2d(self.coef_)
         self.intercept_ = np.atleast_1d(self.intercept_).astype(self.coef_.dtype)
@@ -238,11 +237,11 @@ def class_factors(
     return factors
 
 
-def centered(result: SolverResult, free: np.ndarray) -> SolverResult:
+def centered(result: SolverResult, free: np.ndarray, copies: np.ndarray) -> SolverResult:
     """The multinomial result with means of 0 over the classes, for ``free`` features and intercepts.
 
     Adding the same number to all classes changes no probability, so the loss alone does not determine it. For
-    penalized features the penalty has already made the mean 0.
+    penalized features the penalty has already made the mean 0. ``copies`` are the free entries of theta.
     """
 
     def without_mean(values):
@@ -250,5 +249,5 @@ def centered(result: SolverResult, free: np.ndarray) -> SolverResult:
 
     coef = np.where(free, without_mean(result.coef), result.coef)
     theta = np.asarray(result.theta).reshape(-1, coef.shape[0]).T
-    theta = np.where(free, without_mean(theta), theta).T.ravel()
+    theta = np.where(copies, without_mean(theta), theta).T.ravel()
     return replace(result, coef=coef, intercept=without_mean(result.intercept), theta=theta)

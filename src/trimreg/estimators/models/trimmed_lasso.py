@@ -45,7 +45,8 @@ class TrimmedLasso(Regressor, TrimmedEstimator):
         ``inf`` is excluded.
     groups : array-like of labels of shape (n_features,) or list of lists of int, optional
         Features that are trimmed together: one label per feature, or lists of their indices. Then h counts
-        groups, and ``penalty_factor`` has one entry per group (by default the square root of its size).
+        groups, and ``penalty_factor`` has one entry per group (by default the square root of its size). Lists
+        may overlap, as in :class:`TrimmedGroupLasso`.
     n_outliers : int, or float in (0, 1), default=0
         The number (or fraction) of samples to leave out: those with the largest loss at the solution.
     warm_start : bool, default=False
