@@ -13,6 +13,7 @@ _WHERE = {
     "TrimmedGroupL1": ".penalty.trimmed_group_l1",
     "LayerGroups": ".groups.layer_groups",
     "Slab": ".groups.layer_groups",
+    "Budget": ".structure.budget",
     "layer_groups": ".groups.layer_groups",
     "Ramp": ".penalty.schedules",
     "Constant": ".penalty.schedules",

@@ -43,7 +43,7 @@ class Pruning:
 
     def __init__(
         self,
-        keep: dict,
+        keep: Any,
         alpha: float | dict = math.inf,
         groups: str | Callable | dict = "auto",
         mode: str = "exact",

@@ -44,7 +44,9 @@ class TrimmedPruning(Pruning, Callback):
     @property
     def state_key(self) -> str:
         """A key made of the layers, so that several callbacks have separate states."""
-        names = [key if isinstance(key, str) else type(key).__name__ for key in self.options["keep"]]
+        keep = self.options["keep"]
+        keys = keep if isinstance(keep, dict) else [repr(keep)]
+        names = [key if isinstance(key, str) else type(key).__name__ for key in keys]
         return f"{type(self).__qualname__}{sorted(names)}"
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:

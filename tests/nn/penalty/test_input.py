@@ -57,7 +57,8 @@ def net():
         ({"": 2}, ValueError, "no groups 'units': its 'norm' depends on the number of hidden units"),
         ({"f*": 2, "*1": 3}, ValueError, r"'fc1' matches 'f\*' and '\*1' with different values"),
         ({}, TypeError, "at least one layer"),
-        (3, TypeError, "keep must be a dict"),
+        ([3], TypeError, "keep must be a dict.*or one value for all layers.*got .3"),
+        (9, ValueError, "'fc1': keep must be at most its number of groups, 8; got 9"),
         ({7: 3}, TypeError, "names, globs or modules.*7"),
     ],
 )

@@ -191,7 +191,9 @@ def export(
         # A network in half precision takes an example of its type, one of mixed types an example in float32.
         example = moved(inputs, device, (dtype or torch.float32) if halves else None)
     times: Any = tuple(latency([full, final], example, repeats)) if repeats > 0 else None
-    report = Report(sizes, *counts, times, index_entries(final), difference, masked_difference)
+    split = getattr(penalty, "split", None)
+    budget = None if split is None else split.result(penalty.keep)
+    report = Report(sizes, *counts, times, index_entries(final), difference, masked_difference, budget)
     return Exported(final, report, example, cuts)
 
 

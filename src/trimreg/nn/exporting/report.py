@@ -31,6 +31,8 @@ class Report:
     ``difference`` is that of the outputs on the example from the network as trained, relative to the largest;
     ``masked_difference`` from the network with the groups that are not kept at zero. The second is rounding.
     The first is more if these groups were not zero after training.
+
+    ``budget`` is that of a penalty that has one: what it counts, the most, and the price of the sizes.
     """
 
     layers: tuple[LayerSize, ...]
@@ -40,6 +42,7 @@ class Report:
     indices: int
     difference: float
     masked_difference: float
+    budget: tuple[str, float, float] | None = None
 
     @property
     def size(self) -> str:
@@ -58,6 +61,11 @@ class Report:
         rows.append(("", "before", "after", "ratio", ""))
         for name, (before, after) in (("parameters", self.parameters), ("MACs per sample", self.macs)):
             rows.append((name, f"{before:,}", f"{after:,}", f"{before / max(after, 1):.1f}", ""))
+        if self.budget is not None:
+            kind, most, used = self.budget
+            form = ",.0f" if kind != "latency" else ".4g"
+            note = f"{used / most:.1%} of a budget of {most:{form}}"
+            rows.append((f"{kind} of the sizes", "", f"{used:{form}}", "", note))
         if self.latency is not None:
             old, new = (1e3 * seconds for seconds in self.latency)
             rows.append(("latency, ms", f"{old:.3f}", f"{new:.3f}", f"{old / new:.1f}", ""))

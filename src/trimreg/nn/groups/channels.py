@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from ..structure.coupling import OUTPUT, ChannelSpace, Coupling, Extent, Place, computing
-from .layer_groups import LayerGroups, Slab
+from .layer_groups import LayerGroups, Slab, share_of
 
 #: The layers whose channels a glob stands for with ``groups="channels"``.
 WITH_CHANNELS = (nn.Linear, nn.modules.conv._ConvNd, nn.Embedding)
@@ -91,8 +91,9 @@ def _groups(space: ChannelSpace, layers: dict[str, nn.Module], name: str) -> Lay
 
 def _in_channels(name: str, size: Any, entries: int, count: int) -> Any:
     """A size of a layer as a number of channels of its space, which may have several entries in the layer."""
-    if isinstance(size, bool) or not isinstance(size, numbers.Integral):
-        return size
+    share = share_of(count, size)
+    if share is not size or isinstance(size, bool) or not isinstance(size, numbers.Integral):
+        return share
     size = int(size)
     if size > count * entries:
         raise ValueError(

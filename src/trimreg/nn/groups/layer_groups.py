@@ -13,6 +13,7 @@ projection.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -184,6 +185,12 @@ def norm(tensor: Tensor, axes: list[int], out: Tensor | None = None) -> Tensor:
         return torch.sum(tensor.to(dtype).square(), dim=axes, out=out).sqrt_()
     squares = tensor.to(dtype).square().sum(dim=axes)
     return torch.where(squares == 0, 1.0, squares).sqrt().masked_fill(squares == 0, 0.0)
+
+
+def share_of(count: int, size: Any) -> Any:
+    """A fraction of ``count`` as a number of groups, rounded and at least 1; other sizes as they are."""
+    fraction = isinstance(size, numbers.Real) and not isinstance(size, numbers.Integral) and 0 < size < 1
+    return max(1, round(count * float(size))) if fraction else size
 
 
 def is_known(module: nn.Module) -> bool:

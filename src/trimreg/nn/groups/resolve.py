@@ -17,7 +17,8 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from ..structure.coupling import Coupling, couple
 from .blocks import block_of
 from .channels import WITH_CHANNELS, counts_channels, coupled_groups
-from .layer_groups import LayerGroups, Slab, is_known
+from .everything import everything, is_value_for_all
+from .layer_groups import LayerGroups, Slab, is_known, share_of
 from .recurrent import all_groups
 
 WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
@@ -77,9 +78,16 @@ def resolve_layers(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module; got {type(model).__name__}")
-    if not isinstance(keep, Mapping) or not keep:
-        raise TypeError(f"keep must be a dict such as {{'fc1': 392}}, with at least one layer; got {keep!r}")
     layers = named_layers(model)
+    if is_value_for_all(keep):
+        all_of_them, coupling = everything(unwrapped(model), layers, keep, groups, example_input)
+        check_parameters(model, [layer for layer, _ in all_of_them.values()])
+        return Resolved(all_of_them, coupling)
+    if not isinstance(keep, Mapping) or not keep:
+        raise TypeError(
+            "keep must be a dict such as {'fc1': 392}, with at least one layer, or one value for all layers: "
+            f"an integer, a fraction between 0 and 1, or a Budget; got {keep!r}"
+        )
     kinds = matched(groups, layers, "groups") if isinstance(groups, Mapping) else {}
 
     def kind_of(name):
@@ -236,8 +244,12 @@ def checked_size(name: str, count: int, replicas: tuple[int, ...], size: Any) ->
     if isinstance(size, (Sequence, np.ndarray, Tensor)) and not isinstance(size, str):
         each = _per_replica(name, replicas, size, "keep")
         return tuple(checked_size(name, count, (), one) for one in each)
+    size = share_of(count, size)
     if isinstance(size, (bool, np.bool_)) or not isinstance(size, numbers.Integral):
-        raise TypeError(f"layer {name!r}: keep must be an integer, the number of groups; got {size!r}")
+        raise TypeError(
+            f"layer {name!r}: keep must be an integer, the number of groups, or a fraction of them between "
+            f"0 and 1; got {size!r}"
+        )
     size = int(size)
     if size < 1:
         raise ValueError(f"layer {name!r}: keep must be at least 1; got {size}")

@@ -58,6 +58,7 @@ class Fall:
     def over_(self, begin: int, end: int, known: bool = True) -> None:
         """Set the span."""
         self.begin.fill_(begin)
+        self.starts = begin
         self.end.fill_(max(end, begin + 1))
         self.rank_every = SELDOM if end - begin >= LONG else 1
         self.known = known

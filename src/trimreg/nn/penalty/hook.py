@@ -68,7 +68,11 @@ def attach(penalty: TrimmedGroupL1, optimizer: torch.optim.Optimizer) -> Handle:
                 )
     # A compiled optimizer calls the step without compiling it: it consists of a few kernels anyway.
     hook = torch.compiler.disable(Step(penalty, optimizer).after)
-    penalty.handle = Handle(penalty, [optimizer.register_step_post_hook(hook), *watch(penalty, optimizer)])
+    watching = [
+        *watch(penalty, optimizer),
+        *(penalty.split.watch(penalty, optimizer) if penalty.split else ()),
+    ]
+    penalty.handle = Handle(penalty, [optimizer.register_step_post_hook(hook), *watching])
     _ATTACHED.setdefault(optimizer, weakref.WeakSet()).add(penalty)
     return penalty.handle
 
@@ -104,6 +108,8 @@ class Step:
         self.penalty.follow_model_()
         if isinstance(self.penalty.h_schedule, Fall):
             self.penalty.h_schedule.look(optimizer)
+        if self.penalty.split is not None:
+            self.penalty.split.look(self.penalty)
         rates = [self.rate(pack, optimizer.param_groups) for pack in self.penalty.packs]
         ranks = self.penalty.calls % self.rank_every() == 0
         self.penalty.calls += 1

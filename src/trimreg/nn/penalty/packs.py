@@ -55,7 +55,15 @@ class Pack(nn.Module):
     penalty saves them by layer.
     """
 
-    def __init__(self, layers: dict, keep: dict, alpha: dict, device: torch.device, dtype: torch.dtype):
+    def __init__(
+        self,
+        layers: dict,
+        keep: dict,
+        alpha: dict,
+        device: torch.device,
+        dtype: torch.dtype,
+        watched: bool = False,  # whether scores are collected that do not rank the groups
+    ):
         super().__init__()
         self.layers: dict[str, LayerGroups] = dict(layers)
         self.places, row = {}, 0
@@ -102,7 +110,7 @@ class Pack(nn.Module):
         self._views: dict[str, list[Tensor]] | None = None
         self._products: Tensor | None = None
         scores = [layer.score for layer in layers.values() if isinstance(layer, ScoredGroups)]
-        if scores:  # the score of every layer is its part of one table
+        if scores or watched:  # the score of every layer is its part of one table
             self.register_buffer("scores", table(0.0), persistent=False)
             self.register_buffer("change", table(0.0), persistent=False)
             self.link_scores_()
@@ -113,6 +121,13 @@ class Pack(nn.Module):
             if isinstance(layer, ScoredGroups):
                 place = self.of(self.scores, name)
                 layer.score.value = place.copy_(layer.score.value)
+
+    def resize_(self, keep: dict) -> None:
+        """Give the layers other sizes, in place, so that a captured step follows them."""
+        target = self.target.new_tensor(self.by_row(keep))[:, None]
+        self.target.copy_(target)
+        self.fall.copy_(target - self.count)
+        self.first.copy_(self.positions < target)
 
     def by_row(self, values: dict) -> list:
         """Values of layers, or of their replicas, one per row."""

@@ -30,12 +30,14 @@ from ..groups import shards
 from ..groups.channels import inside
 from ..groups.layer_groups import OF_BLOCKS
 from ..groups.resolve import checked_size, resolve_layers, strengths, unwrapped
+from ..structure.budget import Budget
 from . import notices, updates
 from .fall import Fall
 from .hook import Handle, attach
 from .packs import Pack, divide, draws
 from .rules import kept_largest
 from .scores import RANKINGS, ScoredGroups, scored
+from .split import Split
 
 MODES = ("exact", "bcd", "subgradient")
 
@@ -51,12 +53,17 @@ class TrimmedGroupL1(nn.Module):
     model : nn.Module
         Plain, compiled, wrapped for data-parallel training, or sharded by
         ``torch.distributed.fsdp.fully_shard`` before the penalty is built.
-    keep : dict
-        How many groups each layer keeps. A key is a name of ``named_modules``, a glob over such names, or the
-        module itself; layers that are not named are left alone. A glob without dots, such as ``"conv*"``,
-        matches the last part of a name, at any depth. In a glob with dots, such as ``"blocks.*.conv1"``,
-        ``*`` matches within one part and ``**`` any number of parts. For an ensemble, the value may also be
-        one integer per replica.
+    keep : dict, int, float or Budget
+        How many groups each layer keeps: their number, or below 1 a fraction of them, rounded and at least 1.
+        A key is a name of ``named_modules``, a glob over such names, or the module itself; layers that are
+        not named are left alone. A glob without dots, such as ``"conv*"``, matches the last part of a name,
+        at any depth. In a glob with dots, such as ``"blocks.*.conv1"``, ``*`` matches within one part and
+        ``**`` any number of parts. For an ensemble, the value may also be one size per replica.
+
+        One value without a dict is for everything that can be trimmed: with an ``example_input`` channels,
+        heads and units; without one the inputs of linear layers, or heads and units. A
+        :class:`trimreg.nn.Budget` is for the whole network; its sizes are decided when h begins to fall, see
+        :mod:`trimreg.nn.penalty.split`.
     alpha : float or dict
         Strength of the penalty, for all layers or by layer. With infinity, the default, the penalty is hard:
         all groups but the h largest are zero after every step, and h falls slowly to ``keep``.
@@ -116,7 +123,7 @@ class TrimmedGroupL1(nn.Module):
     ----------
     layers : dict of str to LayerGroups
     keep : dict of str to int
-        The size of each layer, by its name.
+        The size of each layer, by its name. Those of a budget are by norms until they are decided.
     coupling : Coupling or None
         With an ``example_input``, which channels belong together, and the cost of the network as a function
         of how many are kept; see :mod:`trimreg.nn.structure.coupling`.
@@ -152,7 +159,7 @@ class TrimmedGroupL1(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        keep: dict,
+        keep: dict | float | Budget,
         alpha: float | dict = math.inf,
         groups: str | Callable | dict = "auto",
         mode: str = "exact",
@@ -172,10 +179,15 @@ class TrimmedGroupL1(nn.Module):
         found, self.coupling = resolve_layers(model, keep, groups, example_input)
         self.rank_by = rank_by
         self.layers = {name: scored(layer, rank_by) for name, (layer, _) in found.items()}
-        self.keep = {
-            name: checked_size(name, layer.count, () if layer.kind in OF_BLOCKS else layer.replicas, size)
-            for name, (layer, size) in found.items()
-        }
+        self.split: Split | None = None
+        if isinstance(keep, Budget):
+            self.split = Split(keep, self.layers, rank_by, self.coupling, unwrapped(model), example_input)
+            self.keep: dict = self.split.by_norms(self.layers)
+        else:
+            self.keep = {
+                name: checked_size(name, layer.count, () if layer.kind in OF_BLOCKS else layer.replicas, size)
+                for name, (layer, size) in found.items()
+            }
         self.inside = () if self.coupling is None else inside(self.coupling, self.layers, self.keep)
         self.alpha = strengths(alpha, self.layers, model)
         self.mode, self.tau = mode, tau
@@ -198,8 +210,9 @@ class TrimmedGroupL1(nn.Module):
         dtype = torch.float64 if any(p.dtype == torch.float64 for p in parameters) else torch.float32
         self.register_buffer("step", torch.zeros((), dtype=torch.int64, device=device), persistent=False)
         self.register_buffer("frozen", torch.zeros((), dtype=torch.bool, device=device), persistent=False)
+        watched = self.split is not None
         self.packs = nn.ModuleList(
-            Pack({name: self.layers[name] for name in names}, self.keep, self.alpha, device, dtype)
+            Pack({name: self.layers[name] for name in names}, self.keep, self.alpha, device, dtype, watched)
             for names in divide(self.layers, {one.layer for one in self.inside})
         )
         places = {name: pack for pack in self.packs for name in pack.layers}
@@ -319,10 +332,16 @@ class TrimmedGroupL1(nn.Module):
     def freeze_(self) -> None:
         """Fix the ``keep`` largest groups of each layer; set the others to zero, now and in later steps."""
         self._refuse_divergence()
+        self.decide_()
         for pack, mask in self._masks():
             pack.kept.copy_(mask)
             pack.mask_()
         self.frozen.fill_(True)
+
+    def decide_(self) -> None:
+        """Split a budget over the layers by the scores until now, once; by itself when h begins to fall."""
+        if self.split is not None:
+            self.split.decide_(self)
 
     def finalize_(self) -> None:
         """Set the groups that are not kept to zero, with their biases, and freeze the structure.
@@ -408,8 +427,10 @@ class TrimmedGroupL1(nn.Module):
             for name, layer in pack.layers.items():
                 found[f"weights.{name}"] = pack.of(pack.weights, name)
                 found[f"kept.{name}"] = pack.of(pack.kept, name)
-                if isinstance(layer, ScoredGroups):
-                    found[f"score.{name}"] = layer.score.value
+                if isinstance(layer, ScoredGroups) or self.split is not None:
+                    found[f"score.{name}"] = pack.of(pack.scores, name)
+        if self.split is not None:
+            found |= {"budget.decided": self.split.decided, "budget.sizes": self.split.sizes}
         return found
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
@@ -429,8 +450,9 @@ class TrimmedGroupL1(nn.Module):
                 )
             else:
                 found[key] = given
+        sizes_of = self.keep if self.split is None else self.split.of(found)
         if not errors and bool(found.get("frozen", self.frozen)):
-            for name, keep in self.keep.items():
+            for name, keep in sizes_of.items():
                 mask = found.get(f"kept.{name}", wanted[f"kept.{name}"])
                 sizes = mask.sum(-1).flatten().tolist()
                 if sizes != (list(keep) if isinstance(keep, tuple) else [keep] * len(sizes)):
@@ -439,6 +461,8 @@ class TrimmedGroupL1(nn.Module):
             with torch.no_grad():
                 for key, given in found.items():
                     wanted[key].copy_(given)
+                if self.split is not None:
+                    self.split.resume_(self, sizes_of)
                 if isinstance(self.h_schedule, Fall) and found:
                     self.h_schedule.load_(state_dict.get(prefix + "fall"))
             self.calls = int(self.step)

@@ -64,6 +64,11 @@ def macs(model: nn.Module, inputs: tuple) -> int:
     sample, and a recurrent layer or attention with ``batch_first=False`` has its samples along the second
     axis.
     """
+    return macs_by_module(model, inputs)[model]
+
+
+def macs_by_module(model: nn.Module, inputs: tuple) -> dict[nn.Module, int]:
+    """Multiply-accumulates per sample within each module that is called, as :func:`macs` counts them."""
     training = {module: module.training for module in model.modules()}
     fused = torch.backends.mha.get_fastpath_enabled()
     example = next((x for x in tensors_in(inputs) if x.dim() and len(x)), None)
@@ -83,7 +88,13 @@ def macs(model: nn.Module, inputs: tuple) -> int:
         for module, mode in training.items():
             module.training = mode
     samples = noted[0] if noted else 1 if example is None else len(example)
-    return round(counter.get_total_flops() / 2 / samples)
+    root = type(model).__name__
+    found = {
+        module: sum(counter.get_flop_counts().get(f"{root}.{name}", {}).values())
+        for name, module in model.named_modules()
+    }
+    found[model] = counter.get_total_flops()
+    return {module: round(operations / 2 / samples) for module, operations in found.items()}
 
 
 def _sample_hooks(model: nn.Module, example: Any, noted: list[int]) -> list:
