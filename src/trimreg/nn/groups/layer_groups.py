@@ -189,8 +189,9 @@ def norm(tensor: Tensor, axes: list[int], out: Tensor | None = None) -> Tensor:
 
 def share_of(count: int, size: Any) -> Any:
     """A fraction of ``count`` as a number of groups, rounded and at least 1; other sizes as they are."""
-    fraction = isinstance(size, numbers.Real) and not isinstance(size, numbers.Integral) and 0 < size < 1
-    return max(1, round(count * float(size))) if fraction else size
+    if not isinstance(size, numbers.Real) or isinstance(size, numbers.Integral):
+        return size
+    return max(1, round(count * float(size))) if 0.0 < float(size) < 1.0 else size
 
 
 def is_known(module: nn.Module) -> bool:

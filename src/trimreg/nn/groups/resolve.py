@@ -70,7 +70,7 @@ class Resolved(NamedTuple):
 
 
 def resolve_layers(
-    model: nn.Module, keep: Mapping, groups: str | Callable | Mapping = "auto", example_input: Any = None
+    model: nn.Module, keep: Any, groups: str | Callable | Mapping = "auto", example_input: Any = None
 ) -> Resolved:
     """The layers that ``keep`` names; with an example, convolutions are coupled with those of their channels.
 

@@ -204,7 +204,6 @@ class Split:
         self.most = self._checked()
         self.decided = torch.zeros((), dtype=torch.bool)  # in states
         self.sizes = torch.zeros(len(layers), dtype=torch.int64)  # in the order of the layers
-        self.calls = 0
         self._watch: Any = None
 
     def _checked(self) -> float:
@@ -268,9 +267,8 @@ class Split:
         """Decide if h falls in this step of the penalty. The device is asked only once h may fall."""
         if bool(self.decided):
             return
-        self.calls += 1
         schedule, step, end = penalty.h_schedule, penalty.step + 1, penalty.freeze_at
-        if isinstance(schedule, Fall) and self.calls < schedule.starts:
+        if isinstance(schedule, Fall) and penalty.calls + 1 < schedule.starts:
             return
         if penalty.step.is_cuda and torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
@@ -291,7 +289,6 @@ class Split:
     def resume_(self, penalty: TrimmedGroupL1, keep: dict[str, int]) -> None:
         """Go on from a state that was loaded."""
         resize_(penalty, keep)
-        self.calls = int(penalty.step)
         if bool(self.decided):
             self.end_watch()
 
@@ -345,7 +342,8 @@ def _costs_of_blocks(
         each = sum(s.view(s.tensor(), groups.count).numel() for s in groups.slabs) // groups.count
         owners = {at[slab.owner] for slab in groups.slabs}
         if groups.kind == "heads":
-            owners.add(at[block_of(groups.module, groups.kind).module])
+            block: Any = block_of(groups.module, groups.kind)
+            owners.add(at[block.module])
         outer = [
             one for one in owners if not any(one in other.modules() for other in owners if other is not one)
         ]

@@ -68,7 +68,8 @@ class Budget:
             raise ValueError(f"a Budget has one of macs, parameters and latency; got {given or 'none'}")
         for name in (given[0], "min_keep"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < math.inf:
+            number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+            if not number or not 0 < float(value) < math.inf:
                 raise ValueError(f"{name} of a Budget must be a positive number; got {value!r}")
         if (self.latency is None) != (self.table is None):
             raise ValueError("latency and table of a Budget need each other")
