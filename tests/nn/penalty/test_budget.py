@@ -24,11 +24,11 @@ def mlp():
 
 def train(net, penalty, x, steps, optimizer=None):
     optimizer = optimizer or torch.optim.SGD(net.parameters(), lr=0.05)
-    penalty.attach(optimizer)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        net(x).square().mean().backward()
-        optimizer.step()
+    with penalty.attach(optimizer):
+        for _ in range(steps):
+            optimizer.zero_grad()
+            net(x).square().mean().backward()
+            optimizer.step()
     return optimizer
 
 
@@ -138,12 +138,12 @@ def test_sizes_are_decided_when_h_begins_to_fall_and_a_useless_layer_loses_most(
     optimizer = train(net, penalty, x, 4)
     assert penalty.keep == first
     assert not penalty.split.decided
-    train(net, (penalty.handle.remove(), penalty)[1], x, 1, optimizer)
+    train(net, penalty, x, 1, optimizer)
     assert penalty.split.decided
     assert penalty.keep["a"] > 25
     assert penalty.keep["b"] < 5
     found = dict(penalty.keep)
-    train(net, (penalty.handle.remove(), penalty)[1], x, 8, optimizer)
+    train(net, penalty, x, 8, optimizer)
     assert penalty.keep == found
     assert {name: int(mask.sum()) for name, mask in penalty.kept().items()} == found
     penalty.finalize_()
@@ -166,13 +166,10 @@ def test_a_resumed_training_equals_an_uninterrupted_one(at, rank_by):
     train(whole, penalty, x, 15)
     train(part, resumed, x, at)
     state = copy.deepcopy(resumed.state_dict())
-    again = built(mlp())
-    again.load_state_dict(state)
-    assert again.keep == resumed.keep
-    again = pickle.loads(pickle.dumps(built(part)))
-    model = nn.Sequential(*[copy.deepcopy(layer) for layer in part])
+    model = copy.deepcopy(part)
     again = built(model)
     again.load_state_dict(state)
+    assert again.keep == resumed.keep == pickle.loads(pickle.dumps(resumed)).keep
     train(model, again, x, 15 - at)
     assert again.keep == penalty.keep
     assert again.split.decided
