@@ -7,8 +7,10 @@ The site is built into ``site/VERSION``. Beside that folder stand ``index.html``
 from __future__ import annotations
 
 import html
+import re
 from pathlib import Path
 
+OF_SEARCH = re.compile(r'\s*<script src="[^"]*(searchtools|language_data|searchindex)\.js[^"]*"></script>')
 LEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>trimreg</title>
 <meta http-equiv="refresh" content="0; url={version}/"><link rel="canonical" href="{version}/"></head>
@@ -43,6 +45,12 @@ def finish(app, exception) -> None:
     from trimreg_reproduction.report import write_report
 
     write_report(Exported(Path(app.srcdir).parent / "results"), out / "report.html")
+    for page in out.rglob(
+        "*.html"
+    ):  # the theme loads the index of the search everywhere, for a search as one types
+        text = page.read_text(encoding="utf-8")
+        if page.name != "search.html" and "searchindex.js" in text:
+            page.write_text(OF_SEARCH.sub("", text), encoding="utf-8")
     for file in (out / "_static").rglob("*.map"):  # for those who debug the theme
         file.unlink()
     if out.name == version:
