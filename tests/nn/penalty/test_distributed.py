@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from trimreg.nn import Ramp, TrimmedGroupL1, bayesianize
+from trimreg.nn import Budget, Ramp, TrimmedGroupL1, bayesianize
 
 KEEP = {"0": 3, "2": 8}
 
@@ -30,16 +30,24 @@ def train_copies(rank):
     """States of networks that each process has a copy of, trained on its own half of the data."""
     X, y = problem()
     states = []
-    for mode in ("exact", "bcd", "subgradient"):  # w by draws of the weights, which must be the same ones
+    for mode in (
+        "exact",
+        "bcd",
+        "subgradient",
+        "budget",
+    ):  # w by draws of the weights, which must be the same ones
         model = network(seed=rank)  # made equal by the wrapper
         if mode == "exact":
             options = {"h_schedule": Ramp(3, 15), "freeze_at": 18}
+        elif mode == "budget":
+            options = {"h_schedule": Ramp(3, 9), "example_input": X[:2]}
         else:
             bayesianize(model, initial_log_alpha=-1.0)
             options = {"mode": mode, "tau": 1.0}
         parallel = nn.parallel.DistributedDataParallel(model)
         optimizer = torch.optim.Adam(parallel.parameters(), lr=0.01)
-        penalty = TrimmedGroupL1(parallel, KEEP, alpha=2.0, **options)
+        keep = Budget(parameters=0.4) if mode == "budget" else KEEP
+        penalty = TrimmedGroupL1(parallel, keep, alpha=2.0, **options)
         penalty.attach(optimizer)
         torch.manual_seed(rank)
         for k in range(20 if mode == "exact" else 10):
@@ -133,6 +141,8 @@ def refusals():
         with pytest.raises(NotImplementedError) as refused:
             TrimmedGroupL1(model, {"0": 2}, **{"alpha": 1.0, **options})
         said.append(str(refused.value))
+    with pytest.raises(NotImplementedError, match="example_input needs whole parameters"):
+        TrimmedGroupL1(model, Budget(macs=0.5), example_input=torch.randn(2, 4))
     return said
 
 
@@ -172,6 +182,7 @@ def test_two_processes_stay_identical(both):
         for key in mine:
             assert torch.equal(mine[key], other[key]), key
     assert bool(first[1]["frozen"])
+    assert bool(first[-1]["budget.decided"])
     assert int((first[0]["0.weight"].norm(dim=0) > 0).sum()) == KEEP["0"]
 
 

@@ -189,6 +189,11 @@ def couple(model: nn.Module, example_input: Any) -> Coupling:
     (1038, 452, ("the network's output",))
     """
     inputs = checked_inputs(example_input)
+    if any(hasattr(module, "reshard") for module in model.modules()):
+        raise NotImplementedError(
+            "an example_input needs whole parameters, but fully_shard has divided these over processes; give "
+            "sizes by layer without an example_input, or use DistributedDataParallel"
+        )
     network = copy.deepcopy(model).cpu().eval()
     halves = any(p.dtype in (torch.float16, torch.bfloat16) for p in network.parameters())
     network, inputs = (
