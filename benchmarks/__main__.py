@@ -22,7 +22,7 @@ from .common import Section, machine
 NAMES = (
     "objective", "subset", "hard", "soft", "lasso", "surface", "agreement", "crossval", "tall", "glm", "groups", "stress",
     "prediction", "realdata", "certify", "glasso", "graphs", "correlated", "sachs", "cold", "tables", "growth", "networks", "channels", "network_latency", "default_schedule", "disk", "dask_rows",
-    "batched", "gpu", "inference", "minimize", "signs",
+    "batched", "gpu", "inference", "minimize", "signs", "interactions",
 )  # fmt: skip
 FRONT = ("objective", "subset", "glasso", "disk", "gpu")  # their first headlines stand in the README
 RESULTS = Path(__file__).parent / "RESULTS.md"

@@ -16,7 +16,7 @@ SECTIONS = {
     "Linear models": """TrimmedLasso TrimmedLassoCV TrimmedGroupLasso MultiTaskTrimmedLasso
         TrimmedLogisticRegression TrimmedLogisticRegressionCV TrimmedPoissonRegressor TrimmedGammaRegressor
         TrimmedHuberRegressor TrimmedNegativeBinomialRegressor TrimmedQuantileRegressor
-        TrimmedOrdinalRegression TrimmedCoxRegressor MEstimator MEstimatorCV""",
+        TrimmedOrdinalRegression TrimmedCoxRegressor TrimmedInteractions MEstimator MEstimatorCV""",
     "Functions": "solve steps minimize trimmed_path solve_batch save load",
     "Stability": "StabilitySelection Bootstrap",
     "Certificates": "certify near_best Certificate",

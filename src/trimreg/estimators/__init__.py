@@ -19,6 +19,7 @@ _WHERE = {
     "TrimmedQuantileRegressor": ".models.glm",
     "TrimmedOrdinalRegression": ".models.ordinal",
     "TrimmedCoxRegressor": ".models.cox",
+    "TrimmedInteractions": ".models.interactions",
     "MEstimator": ".models.mestimator",
     "solve": ".functional",
     "concordance": ".survival",
