@@ -61,7 +61,7 @@ def test_first_order_is_the_librarys(problem, data, method):
 def test_prox_is_the_penaltys(method):
     size = np.concatenate([np.linspace(0.0, 6.0, 241), [1.0, 2.5, 3.0]])
     for eta in (0.1, 0.9, 1.9):
-        expected = PENALTIES[method].bind(size.size).prox(size, 1.0, eta, False)
+        expected = PENALTIES[method].bind(size.size).prox(size, 1.0, eta)
         found = [kernels.proximal_point(s, 1.0, eta, methods.KINDS[method], parameter(method)) for s in size]
         np.testing.assert_allclose(found, expected, atol=1e-12)
 

@@ -84,15 +84,15 @@ def weighted_lasso(gram, c, theta, threshold, goal):
     Active sets; on each, coordinate descent and exact steps in turn. Ends when no condition is violated by
     more than ``goal``. Returns the gradient of the quadratic.
     """
-    gradient, signed = slope(gram, c, theta), np.zeros(theta.size, dtype=np.bool_)
+    gradient = slope(gram, c, theta)
     for _ in range(_MOST_STEPS):
-        worst, A = violators(theta, gradient, threshold, signed, goal)
+        worst, A = violators(theta, gradient, threshold, goal)
         if worst <= goal:
             break
         small, g, x, t = submatrix(gram, A, A), gradient[A], theta[A], threshold[A]
         epochs = 10 + A.size // 4
         for _ in range(_MOST_STEPS):
-            if coordinate_descent(small, g, x, t, signed, epochs, 0.2 * goal) < epochs:
+            if coordinate_descent(small, g, x, t, epochs, 0.2 * goal) < epochs:
                 break
             _newton(small, g, x, t)
         theta[A] = x
