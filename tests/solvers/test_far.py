@@ -330,7 +330,7 @@ def problem_of(X, y, loss, rows=None, center=True):
 @pytest.mark.parametrize("name", ["huber", "huber-scale", "cox", "cox-breslow", "logistic"])
 def test_hessians(name, room, monkeypatch):
     """Exact by blocks too; with no room for its columns, that of Cox is replaced by a matrix above it."""
-    monkeypatch.setattr("trimreg.losses.cox._ELEMENTS", 2 * N)  # two columns at a time
+    monkeypatch.setattr("trimreg.losses.cox.loss._ELEMENTS", 2 * N)  # two columns at a time
     X, rng = design_of(seed=20, shift=2.0)
     y = target_of(name.split("-")[0], X, rng)
     near = problem_of(X, y, LOSSES[name])
