@@ -68,7 +68,7 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 html_context = {"default_mode": "auto"}
-html_sidebars = {"index": [], "changelog": [], "paper": [], "benchmarks": []}
+html_sidebars = {"index": [], "how_it_works": [], "changelog": [], "paper": [], "benchmarks": []}
 
 # -- gallery ------------------------------------------------------------------------------------------------
 
