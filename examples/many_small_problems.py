@@ -18,10 +18,9 @@ counts = np.random.default_rng(0).multinomial(100, np.full(100, 0.01), size=1000
 draws = solve_batch(X, y, h=3, alpha=0.3, sample_weight=counts).coef
 
 fig, ax = plt.subplots(figsize=(7, 3.2), layout="constrained")
-ax.boxplot(
-    draws, tick_labels=range(12), flierprops={"marker": ".", "ms": 2}, medianprops={"color": "#0072b2"}
-)
+ax.boxplot(draws, flierprops={"marker": ".", "ms": 2}, medianprops={"color": "#0072b2"})
 ax.plot(np.arange(1, 13), data.coef, "_", color="#d55e00", ms=14, label="truth")
+ax.set_xticks(np.arange(1, 13), [str(j) for j in range(12)])
 ax.set(xlabel="feature", ylabel="coefficients of 1000 samples")
 ax.legend()
 print("share of samples that select each feature:", (draws != 0).mean(0).round(2).tolist())

@@ -113,7 +113,7 @@ def trimmed_cost(x, z, factor, h, alpha, step):
 
 def best_of_all_free_sets(z, factor, h, alpha, step, lower, upper):
     regular = np.flatnonzero((factor > 0) & np.isfinite(factor))
-    z = np.where(np.isinf(factor), 0.0, z)
+    given_z, z = z, np.where(np.isinf(factor), 0.0, z)  # an infinite factor leaves 0, at a cost all the same
     lowest = np.inf
     for free in combinations(regular, min(h, regular.size)):
         x = np.clip(z, lower, upper)
@@ -122,7 +122,7 @@ def best_of_all_free_sets(z, factor, h, alpha, step, lower, upper):
             x[j] = np.clip(np.sign(z[j]) * size, lower[j], upper[j])
         # The cost of this choice, an upper bound of the trimmed cost at x; the least of all is the optimum.
         penalized = sum(factor[j] * abs(x[j]) for j in set(regular) - set(free))
-        lowest = min(lowest, np.sum((x - z) ** 2) / (2 * step) + alpha * penalized)
+        lowest = min(lowest, np.sum((x - given_z) ** 2) / (2 * step) + alpha * penalized)
     return lowest
 
 

@@ -193,7 +193,8 @@ def add_rows(path: Path, folder: Path) -> list[Path]:
             before = Exported(folder).frame(name, "full", provenance=True)
             frame = pandas.concat([before[~before["cell"].isin(mine)], frame], ignore_index=True)
         order = {cell.name: place for place, cell in enumerate(experiment.cells("full"))}
-        frame = frame.iloc[frame["cell"].map(order).argsort(kind="stable")].reset_index(drop=True)
+        places = frame["cell"].map(order).fillna(len(order)).to_numpy()  # cells of another size come last
+        frame = frame.iloc[places.argsort(kind="stable")].reset_index(drop=True)
         picture = picture_bytes(experiment.figure(frame.drop(columns=list(ORIGIN))), "svg")
         for file, contents in ((f"{name}.parquet", parquet_bytes(frame)), (f"{name}.svg", picture)):
             written.append(write_atomically(folder / file, contents))
