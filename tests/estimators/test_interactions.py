@@ -146,3 +146,14 @@ def test_scikit_learn(heredity):
 def test_bad_input(settings, match):
     with pytest.raises(ValueError, match=match):
         TrimmedInteractions(**settings).fit(*drawn(0))
+
+
+def test_missing_values_are_refused_by_the_name_of_their_column():
+    X = pd.DataFrame(np.random.default_rng(0).standard_normal((20, 3)), columns=["a", "b", "c"])
+    y, holes = X["a"] - X["c"], X.mask(X.index.to_numpy()[:, None] + np.arange(3) == 4)
+    model = TrimmedInteractions(h=2).fit(X, y)
+    for call in (lambda: model.predict(holes), lambda: TrimmedInteractions(h=2).fit(holes, y)):
+        with pytest.raises(ValueError, match=r"X contains NaN at row 2, column 'c' .*SimpleImputer"):
+            call()
+    with pytest.raises(ValueError, match="y contains NaN"):
+        TrimmedInteractions(h=2).fit(X, y.where(y.index != 3))

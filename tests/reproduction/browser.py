@@ -10,7 +10,7 @@ import signal
 import time
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-PATIENCE = 30.0  # seconds; a page takes about one
+PATIENCE = 600.0  # seconds, for what hangs and not for what is slow; a page takes about one
 
 
 class Browser:

@@ -99,7 +99,9 @@ class TrimmedInteractions(RegressorMixin, BaseEstimator):
         """
         check.check_choice("heredity", self.heredity, HEREDITIES)
         check.check_choice("effort", self.effort, ("low", "medium", "high"))
-        X, y = validate_data(self, X, y, dtype=float, y_numeric=True)
+        X, y = validate_data(self, X, y, dtype=float, y_numeric=True, ensure_all_finite=False)
+        self._check_finite(X)
+        check.check_finite(y, "y")
         n, p = X.shape
         h = count_from(self.h, p + p * (p - 1) // 2 if self.h is not None else p, of="the number of terms")
         d = check.check_sample_weight(sample_weight, n)
@@ -138,6 +140,11 @@ class TrimmedInteractions(RegressorMixin, BaseEstimator):
         self.term_names_ += [f"{names[j]}*{names[k]}" for j, k in self.interactions_]
         return self
 
+    def _check_finite(self, X):
+        """Refuse NaN and infinity by the name of the column."""
+        names = getattr(self, "feature_names_in_", None)
+        check.check_finite(X, "X", None if names is None else names.tolist())
+
     def predict(self, X: Any) -> np.ndarray:
         """Predicted means of the target.
 
@@ -150,7 +157,8 @@ class TrimmedInteractions(RegressorMixin, BaseEstimator):
         ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=float, reset=False)
+        X = validate_data(self, X, dtype=float, reset=False, ensure_all_finite=False)
+        self._check_finite(X)
         j, k = self.interactions_.T
         products = (X[:, j] - self.center_[j]) * (X[:, k] - self.center_[k])
         return X @ self.coef_ + products @ self.interaction_coef_ + self.intercept_
