@@ -23,6 +23,8 @@ from trimreg import (
     steps,
     trimmed_path,
 )
+from trimreg.designs import as_design
+from trimreg.designs.repeated import Repeated
 from trimreg.diagnostics import is_local_minimum, stationarity
 
 GROUPS = [[0, 1, 2], [2, 3], [3, 4, 5], [5, 6], [6, 7, 8, 9], [0, 9]]
@@ -205,3 +207,10 @@ def test_what_cannot_take_them_says_so(data, attempt):
 def test_bad_input(data, settings, match):
     with pytest.raises(ValueError, match=match):
         TrimmedLasso(**{"h": 1, "groups": GROUPS, **settings}).fit(*data)
+
+
+def test_a_start_is_divided_among_the_copies_of_a_column():
+    design = Repeated(as_design(np.eye(4), np.full(4, 0.25)), np.array([0, 1, 1, 2, 2, 2, 3]))
+    start = np.array([1.0, -4.0, 6.0, 0.0])
+    np.testing.assert_array_equal(design.divided(start), [1.0, -2.0, -2.0, 2.0, 2.0, 2.0, 0.0])
+    np.testing.assert_array_equal(design.folded(design.divided(start)), start)
